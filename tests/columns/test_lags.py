@@ -180,6 +180,40 @@ class TestDetector:
         with pytest.warns(UserWarning, match="the row labels have gaps"):
             detector.predict(times.drop(times.index[100:120]))
 
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            lambda n, step: pd.RangeIndex(0, n * step, step),
+            lambda n, step: pd.Index(list(range(0, n * step, step))),
+            lambda n, step: pd.date_range("2026-01-01", periods=n, freq=f"{step}min"),
+            lambda n, step: pd.to_timedelta(np.arange(n) * step, "min"),
+            lambda n, step: pd.Index(np.arange(n) * step / 4),
+        ],
+        ids=["range", "integers", "times", "spans", "decimals"],
+    )
+    def test_rows_that_are_evenly_too_far_apart(self, normal, new, labels, tmp_path):
+        """However rows are labelled, their past is that of rows as far apart as the training rows, or unknown."""
+        detector = PCADetector(6, lags=2).fit(normal.set_axis(labels(len(normal), 1)))
+        detector.save(tmp_path / "plant.culpa")
+        alone = np.concatenate(
+            [detector.score_samples(new[k : k + 1].reset_index(drop=True)) for k in range(0, 300, 3)]
+        )
+        apart = new[::3].set_axis(labels(100, 3))
+        for each in (detector, culpa.load(tmp_path / "plant.culpa"), detector.calibrate_limit(normal)):
+            with pytest.warns(UserWarning, match="row labels have gaps"):
+                np.testing.assert_allclose(each.score_samples(apart), alone)
+            np.testing.assert_allclose(each.score_samples(new.set_axis(labels(300, 1))), detector.score_samples(new))
+        slow = PCADetector(6, lags=2).fit(normal[::3].set_axis(labels(len(normal[::3]), 3)))  # as far as it knows
+        np.testing.assert_allclose(
+            slow.score_samples(apart), slow.score_samples(apart.set_axis(list(map(str, range(100)))))
+        )
+        twice = new.set_axis(labels(300, 1))
+        if twice.index.dtype.kind == "i":  # rows that are numbered one by one may be any time apart
+            slow.predict(twice)
+            return
+        with pytest.warns(UserWarning, match="the rows are closer to each other than the training rows were"):
+            slow.predict(twice)
+
     def test_parameters_changed_after_fitting_wait_for_the_next_fit(self, normal, new, tmp_path):
         detector = PCADetector(4, lags=1).fit(normal)
         before = detector.score_samples(new)
@@ -520,3 +554,27 @@ def test_learning_needs_rows_that_follow_each_other(normal):
     ):
         detector.partial_fit(apart.iloc[::-1])
     assert detector.model_.n_samples_ == before + 2
+
+
+@pytest.mark.parametrize("start", ["repeat", "missing"])
+def test_the_step_of_a_pipeline_remembers_nothing_from_before_a_hole(normal, start):
+    lags, times = Lags(2, start=start), pd.date_range("2026-01-01", periods=len(normal), freq="min")
+    table = normal.set_axis(times).drop(times[[*range(50, 60), 70, 71]])
+    with pytest.warns(UserWarning, match="row labels have gaps"):
+        found = lags.fit(normal.set_axis(times)).transform(table)
+    stretches = [table[:50], table[50:60], table[60:]]
+    np.testing.assert_array_equal(found, np.vstack([lags.fit_transform(each) for each in stretches]))
+    np.testing.assert_array_equal(
+        lags.transform(table.set_axis(table.index.astype(str))), lags.transform(table.reset_index(drop=True))
+    )
+    with pytest.warns(UserWarning, match="row labels have gaps"):
+        apart = lags.transform(normal.set_axis(times)[::3])
+    np.testing.assert_array_equal(apart[:, 6:12], np.nan if start == "missing" else normal[::3])
+
+
+@pytest.mark.parametrize("header", [{"size": -1.0, "timed": True}, {"size": 1.0}, {"size": "1", "timed": True}, 60.0])
+def test_forged_steps_of_a_model_file(detector, tmp_path, header):
+    detector.save(tmp_path / "plant.culpa")
+    forge(tmp_path / "plant.culpa", lambda arrays, known: known.update(step=header))
+    with pytest.raises(ValueError, match="'step' is missing or not valid"):
+        culpa.load(tmp_path / "plant.culpa")

@@ -352,3 +352,34 @@ def test_a_late_row_after_an_excluded_period_does_not_hide_it(monkeypatch, size)
     source = opened(content, [], np.random.default_rng(size), monkeypatch, exclude=(f"{start}/{end}",))
     incidents(detector.fitted, source, found, time="time", gap=10)
     assert [(one["first"], one["last"]) for one in found.lines] == [(9, 9), (15, 15)]
+
+
+@pytest.mark.parametrize("options", [{}, {"trim": 0.01}], ids=str)
+def test_rows_of_another_rate_have_no_past_that_lags_mean(tmp_path, options):
+    """The command line learns how far apart rows are, keeps it in the model file, and says where new rows differ."""
+    normal, new = plant(400, 0), plant(90, 1)
+    with_hole(normal, 999).to_csv(tmp_path / "n.csv", index=False)
+    extra = [word for name, value in options.items() for word in (f"--{name}", value)]
+    run("fit", tmp_path / "n.csv", "-o", tmp_path / "m.culpa", "--lags", 1, *extra)
+    detector = culpa.load(tmp_path / "m.culpa")
+    alone = [-detector.score_samples(new[k : k + 1])[0] for k in range(0, 90, 3)]
+    with_hole(new, 999)[::3].to_csv(tmp_path / "t.csv", index=False)
+    for command in ("score", "incidents", "report"):
+        found = run(
+            command,
+            tmp_path / "t.csv",
+            "-m",
+            tmp_path / "m.culpa",
+            "-o",
+            tmp_path / f"{command}.html",
+            *(("--format", "csv") if command != "report" else ()),
+        )
+        assert "rows are 3 min apart, and those that the model was fitted to were 1 min apart" in found.stderr
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "score.html")["score"], alone)
+    with_hole(new, 999).to_csv(tmp_path / "t.csv", index=False)
+    found = run("score", tmp_path / "t.csv", "-m", tmp_path / "m.culpa", "-o", tmp_path / "s.csv")
+    assert "apart" not in found.stderr
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "s.csv")["score"], -detector.score_samples(new))
+    run("update", tmp_path / "m.culpa", tmp_path / "t.csv", "-o", tmp_path / "u.culpa", code=2 if options else 0)
+    if not options:
+        assert culpa.load(tmp_path / "u.culpa").fitted.columns.step == detector.fitted.columns.step

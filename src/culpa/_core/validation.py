@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import one_of
-from culpa._core.continuity import RowOrder, order_of
+from culpa._core.continuity import RowOrder, Step, order_of, usual_step
 from culpa._core.native import float_cells, given_as, index_labels, to_frame
 from culpa._core.native import frame_like as frame_like
 from culpa._core.native import same_kind as same_kind
@@ -37,9 +37,13 @@ class Table:
         """Names for people: the columns' own, or x0, x1, ... as scikit-learn calls them."""
         return self.names or default_names(self.array.shape[1])
 
-    def missing_rows(self) -> Rows | None:
-        """How many rows are missing before each row, where that is known."""
-        return self.order.missing if self.order is not None else order_of(getattr(self.native, "index", None))
+    def missing_rows(self, step: Step | None = None) -> Rows | None:
+        """How many rows are missing before each row, where that is known; ``step`` is that of rows seen before."""
+        return self.order.missing if self.order is not None else order_of(getattr(self.native, "index", None), step)
+
+    def usual_step(self) -> Step | None:
+        """How far apart rows usually are, where that is known."""
+        return self.order.step if self.order is not None else usual_step(getattr(self.native, "index", None))
 
     def row_labels(self) -> NDArray[Any]:
         """Labels of the rows: the pandas index, else positions."""

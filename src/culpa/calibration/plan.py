@@ -129,7 +129,8 @@ class Plan:
 def windows_of(X: Any, lags: int) -> Floats:
     """Complete rows with the complete rows before them that faults need, at most `MOST_ROWS`, evenly spaced."""
     table = read_table(X, min_rows=0)
-    windows = Lagged(table.names, table.array.shape[1], past_of(lags)).read(table).features
+    columns = Lagged(table.names, table.array.shape[1], past_of(lags), step=table.usual_step())
+    windows = columns.read(table).features
     return thinned(windows[~np.isnan(windows).any(axis=1)], MOST_ROWS)
 
 

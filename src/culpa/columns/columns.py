@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.continuity import Step
 from culpa._core.native import emptied
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_width, default_names, feature_positions, read_table
@@ -98,6 +99,7 @@ class Columns(ABC):
     known_names: tuple[str, ...] | None  # the same, if they are the user's and not made up
     members: tuple[tuple[int, ...], ...]  # positions of the features behind each column
     lags: int = 0  # how many rows back a row's features go
+    step: Step | None = None  # how far apart rows with lags are
     smooth: float | None = None  # weight of a row in smoothed rows
     obstacle: str | None = None  # why no single column can be blamed, where that is so
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.choices import one_of
+from culpa._core.continuity import Step, closer
 from culpa._core.estimators import BaseEstimator, TransformerMixin, check_is_fitted
 from culpa._core.parameters import DETECTOR
 from culpa._core.types import Floats, Mask
@@ -83,7 +84,7 @@ class Lagged(Columns):
     include them; `members` and `decode` are about the features of the other columns.
 
     With ``smooth``, deviations from ``reference``, a row of features, are smoothed. Without a reference nothing is
-    smoothed.
+    smoothed. ``step`` is how far apart the rows were that the lags were learned from.
     """
 
     def __init__(
@@ -94,7 +95,9 @@ class Lagged(Columns):
         given: Sequence[int] = (),
         smooth: float | None = None,
         reference: Floats | None = None,
+        step: Step | None = None,
     ) -> None:
+        self.step = step if lags else None
         self._inputs, self._known_inputs = names or default_names(n_columns), names
         self.given, self.lags, self.smooth, self.reference = tuple(given), lags, smooth, reference
         self._positions = [i for i in range(n_columns) if i not in self.given]
@@ -126,7 +129,7 @@ class Lagged(Columns):
 
     def around(self, reference: Floats) -> "Lagged":
         """The same columns, smoothed around a reference."""
-        return Lagged(self._known_inputs, len(self._inputs), self.lags, self.given, self.smooth, reference)
+        return Lagged(self._known_inputs, len(self._inputs), self.lags, self.given, self.smooth, reference, self.step)
 
     def read(self, X: Any) -> Reading:
         """A table of consecutive rows; the values before its first row are missing cells."""
@@ -135,6 +138,7 @@ class Lagged(Columns):
         missing = self.missing(table)
         if table.order is None and missing is not None:
             _warn_about_jumps(missing, self.lags, self.smooth)
+        self._warn_if_closer(table.usual_step())
         names = None if table.names is None else tuple(table.names[i] for i in self._positions)
         features, cells, shrink = self.stream()(table.array, missing)
         return Reading(features, cells, table.row_labels(), names, table.native, shrink)
@@ -148,7 +152,16 @@ class Lagged(Columns):
         """The missing rows before each row, where rows are remembered."""
         if not self.lags and not self.smooth:
             return None
-        return table.missing_rows()
+        return table.missing_rows(self.step)
+
+    def _warn_if_closer(self, now: Step | None) -> None:
+        """Rows that are closer than those that the model knows do not follow each other as these did."""
+        if closer(now, self.step):
+            warn(
+                f"the rows are closer to each other than the training rows were, so lags={self.lags} looks back less far "
+                "than the model has learned. Pass rows that are as far apart.",
+                UserWarning,
+            )
 
     def stream(self) -> Arrange:
         """Remembers the last rows, or their smoothed average."""
@@ -181,7 +194,9 @@ class Lagged(Columns):
 class Lags(TransformerMixin, BaseEstimator):
     """Adds past values to every column: a step for a Pipeline or a ColumnTransformer.
 
-    Rows must be consecutive. `culpa.Explainer` of a Pipeline knows this step and blames the original columns.
+    Rows must be consecutive. Nothing is remembered from before a hole in the index of a pandas table; other tables, and
+    what a step before returns without an index, are taken as consecutive. `culpa.Explainer` of a Pipeline knows this step
+    and blames the original columns.
 
     Parameters
     ----------
@@ -210,16 +225,21 @@ class Lags(TransformerMixin, BaseEstimator):
         """Note the columns; there is nothing else to learn."""
         DETECTOR["lags"].check(self.lags)
         one_of(self.start, ("repeat", "missing"), "start")
-        check_estimator_input(self, X, reset=True, min_features=1)
+        self._step = check_estimator_input(self, X, reset=True, min_features=1).usual_step()
         return self
 
     def transform(self, X: Any) -> Floats:
         """As many rows as there were, with ``lags`` + 1 columns for each."""
         check_is_fitted(self, "n_features_in_")
-        rows = check_estimator_input(self, X, reset=False).array
-        before = np.repeat(rows[:1], self.lags, axis=0) if self.start == "repeat" else None
-        joined = History(self.lags, rows.shape[1], before).join(rows)
-        return joined if self.lags else joined.copy()
+        table = check_estimator_input(self, X, reset=False)
+        rows, missing = table.array, table.missing_rows(self._step)
+        if missing is not None and self.lags:
+            _warn_about_jumps(missing, self.lags, None)
+        if self.start == "missing":
+            return History(self.lags, rows.shape[1]).join(rows, missing).copy()
+        at = np.arange(len(rows))
+        first = np.maximum.accumulate(at * 0 if missing is None else np.where(missing > 0, at, 0))
+        return np.hstack([rows[np.maximum(at - lag, first)] for lag in range(self.lags + 1)])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``flow``, ``power``, ``flow (t-1)``, ``power (t-1)`` and so on."""

@@ -122,7 +122,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         cells = None
         if self.robust:
             given, cells = without_suspicious_cells(given)  # before lags, so that a cell is missing wherever it appears
-        recipe = recipe_of(self)
+        recipe = recipe_of(self, given.usual_step())
         weights = None if sample_weight is None else read_weights(sample_weight, len(table.array))
         used = recipe.columns.whole(given) & (True if weights is None else weights > 0)
         if self.lags and used.sum() < 2:
@@ -174,7 +174,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             first = not hasattr(draft, "model_")
             table = check_estimator_input(draft, X, reset=first, min_rows=1 + draft.lags)
             complete_rows(table)
-            recipe = recipe_of(draft)
+            recipe = recipe_of(draft, table.usual_step() if first else draft.fitted.columns.step)
             if not first:  # before rows are read as other settings would have them
                 check_settings(recipe, draft.fitted)
             rows = recipe.columns.read(table).features[recipe.columns.whole(table)]
@@ -336,4 +336,4 @@ def _unsmoothed(fitted: FittedDetector) -> Lagged:
     """The columns as they were learned: past values, but no averages."""
     own = fitted.columns
     given = [i for i in range(len(own.inputs)) if i not in own.positions]
-    return Lagged(own.known_inputs, len(own.inputs), own.lags, given, own.smooth)
+    return Lagged(own.known_inputs, len(own.inputs), own.lags, given, own.smooth, step=own.step)

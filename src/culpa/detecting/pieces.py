@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from culpa._core.continuity import Step
 from culpa._core.copies import own_copy
 from culpa._core.fit_warning import FitWarning
 from culpa._core.parameters import DETECTOR, DetectorSettings
@@ -50,13 +51,14 @@ def fit_moments(
     moments: Moments | BlockMoments,
     names: tuple[str, ...] | None = None,
     batches: Iterable[Floats] | SecondPass | None = None,
+    step: Step | None = None,
 ) -> "PCADetector":
     """Learn from the mean and covariance of complete rows, gathered in one pass over a table of any size.
 
     ``batches`` are the rows themselves, for a second pass: ``limit="empirical"`` needs them, and ``limit="auto"`` uses
     them. Where the rows are spread over many processes, ``batches`` is a function that makes the limits there. With
-    lags, moments and batches are those of the lag matrix (`culpa.columns.History`), and ``names`` are those of the
-    columns.
+    lags, moments and batches are those of the lag matrix (`culpa.columns.History`), ``names`` are those of the columns,
+    and ``step`` is how far apart rows are, if they have times.
     """
     with all_or_nothing(detector, anew=True) as draft:
         check_parameters(draft)
@@ -67,7 +69,7 @@ def fit_moments(
         rows = TrainingRows(round(blocks.total.n), n_columns)
         if batches is not None and not callable(batches):
             batches = rows.watch(batches)
-        draft.fitted = rows.taught(recipe_of(draft).fit_blocks(blocks, batches))
+        draft.fitted = rows.taught(recipe_of(draft, step).fit_blocks(blocks, batches))
         tell_oddities(draft)
     return detector
 
@@ -75,8 +77,9 @@ def fit_moments(
 def learn_features(detector: "PCADetector", rows: Floats, forget: float = 0.0) -> "PCADetector":
     """`PCADetector.partial_fit` for complete rows as the model sees them: with lags, rows of the lag matrix."""
     with all_or_nothing(detector) as draft:
-        recipe = recipe_of(draft)
-        if hasattr(draft, "model_"):
+        known = hasattr(draft, "model_")
+        recipe = recipe_of(draft, draft.fitted.columns.step if known else None)
+        if known:
             check_settings(recipe, draft.fitted)
         learn(draft, recipe, rows, forget)
     return detector
@@ -126,8 +129,8 @@ def settings_of(detector: "PCADetector") -> DetectorSettings:
     return DetectorSettings(**own_copy(own))
 
 
-def recipe_of(detector: "PCADetector") -> Recipe:
-    """The parameters of a detector that has read its columns, and these columns."""
+def recipe_of(detector: "PCADetector", step: Step | None = None) -> Recipe:
+    """The parameters of a detector that has read its columns, and these columns; ``step`` is how far apart rows are."""
     names = getattr(detector, "feature_names_in_", None)  # set by scikit-learn, if the table had names
     known = None if names is None else tuple(map(str, names))
     n = detector.n_features_in_
@@ -135,7 +138,7 @@ def recipe_of(detector: "PCADetector") -> Recipe:
     if given and n - len(set(given)) < 2:
         raise ValueError(f"given leaves {count(n - len(set(given)), 'column')} to judge: at least 2 are needed.")
     smooth = None if detector.smooth == 1 else detector.smooth  # a weight of 1 is no smoothing
-    columns = Lagged(known, n, detector.lags, sorted(set(given)), smooth)
+    columns = Lagged(known, n, detector.lags, sorted(set(given)), smooth, step=step)
     named_groups(detector.groups, columns.inputs, columns.names)
     return Recipe(settings_of(detector), columns)
 

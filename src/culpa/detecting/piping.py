@@ -214,7 +214,7 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
     shift, stretch = (np.tile(part[shown], times) for part in (outputs.shift, outputs.stretch))
     given = [i for i in range(len(columns.inputs)) if i not in shown]
     reference = columns.reference if isinstance(columns, Lagged) else None
-    encoding = Lagged(outputs.names, len(outputs.names), columns.lags, given, columns.smooth, reference)
+    encoding = Lagged(outputs.names, len(outputs.names), columns.lags, given, columns.smooth, reference, columns.step)
     new = replace(model, encoding=encoding, feature_names=None)
     if model.margins is None:
         new = replace(new, centre=shift + stretch * model.centre, scale=stretch * model.scale)

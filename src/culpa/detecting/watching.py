@@ -91,7 +91,7 @@ class WatchesRows(JudgesRows):
             )
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, units, baseline, stretches)
-        table = in_order(self.read(features, min_rows=0), times)
+        table = in_order(self.read(features, min_rows=0), times, self.fitted.columns.step)
         return find_incidents(self.fitted, table, search, **options)
 
     def drift(self, X: Any) -> Drift:
@@ -174,7 +174,7 @@ class WatchesRows(JudgesRows):
         for package in ("pandas", "pyarrow", "jinja2", "plotly"):
             require(package, "A report")
         features, times, name = split_time(X, time)
-        table = in_order(self.read(features), times)
+        table = in_order(self.read(features), times, self.fitted.columns.step)
         report: Report = import_module("culpa.report").make_report(self.fitted, table, times, name, **options)
         return report
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from culpa._core.choices import LIMIT_KINDS, SCORE_NAMES
+from culpa._core.continuity import Step
 from culpa._core.json_values import to_json_value
 from culpa._core.parameters import DETECTOR
 from culpa._core.validation import default_names
@@ -43,6 +44,7 @@ def header_of(fitted: FittedDetector) -> dict[str, Any]:
         "suspicious": _labels(fitted.suspicious_cells),
         "noise_variance": float(noise),  # with modes, the mean of theirs, which is only shown
         "degrees_of_freedom": fitted.degrees_of_freedom,
+        "step": None if fitted.columns.step is None else fitted.columns.step._asdict(),
         "training": {
             "rows": to_json_value(ppca.n_samples_),
             "iterations": int(ppca.n_iter_),
@@ -82,6 +84,7 @@ def check_header(header: Mapping[str, Any], d: int) -> None:
         "degrees_of_freedom": lambda df: (
             parameters["model"] != "student" or (_is_number(df) and 2 < df <= _MOST_DEGREES_OF_FREEDOM)
         ),
+        "step": _is_step,
         "training": _is_training,
     }
     for field, holds in checks.items():
@@ -135,6 +138,14 @@ def _is_training(training: Any) -> bool:
         and _is_count(training.get("iterations"))
         and isinstance(training.get("converged"), bool)
     )
+
+
+def _is_step(step: Any) -> bool:
+    """How far apart rows with lags are, if they had times or numbers."""
+    if step is None:
+        return True
+    known = isinstance(step, dict) and {*step} == {*Step._fields}
+    return known and _is_number(step["size"]) and step["size"] > 0 and isinstance(step["timed"], bool)
 
 
 def _is_number(value: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from culpa._core.continuity import Step
 from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions, frame_like
@@ -198,7 +199,8 @@ def _columns(header: dict[str, Any], n_features: int) -> Lagged:
     names = None if header["features"] is None else tuple(header["features"])
     n_columns = n_columns_of(parameters, n_features)
     given = feature_positions(parameters["given"] or [], names or default_names(n_columns), "given")
-    columns = Lagged(names, n_columns, parameters["lags"], given, None if smooth == 1 else smooth)
+    step = None if header["step"] is None else Step(**header["step"])
+    columns = Lagged(names, n_columns, parameters["lags"], given, None if smooth == 1 else smooth, step=step)
     named_groups(parameters["groups"], columns.inputs, columns.names)  # refuses what does not fit
     return columns
 

@@ -13,7 +13,7 @@ from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, TableError
 from culpa.io.tables.columns import take_as_missing
 from culpa.io.tables.table import take
-from culpa.jobs.following import Following, RowSource, remembers, time_of
+from culpa.jobs.following import Following, RowSource, following_of
 from culpa.monitoring.fill_values import Advice, Codes
 from culpa.scores import ScoredRows
 
@@ -98,7 +98,7 @@ def scored_batches(
     Rows are those of ``following``, if there is one.
     """
     columns, arrange = fitted.columns, fitted.columns.stream()
-    following = following or Following(source, time_of(source, columns), looks=remembers(columns))
+    following = following or following_of(source, columns)
     for batch in judged_batches(fitted, following, carried, told.warning):
         scored = _score_batch(fitted, batch, arrange, source)
         summary.rows += len(scored.rows)
@@ -107,6 +107,8 @@ def scored_batches(
         summary.skipped = following.skipped
         yield scored
         told.rows(summary.rows)
+    if text := following.about_steps():
+        told.warning(text)
     if not summary.rows:  # a table without rows has an answer without rows
         batch = _no_rows(len(columns.inputs), carried)
         yield _score_batch(fitted, batch, arrange, source)

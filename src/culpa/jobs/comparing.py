@@ -9,7 +9,7 @@ from culpa.columns import Reading
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Source, TableError
 from culpa.jobs.batches import NOBODY, Listener, judged_batches
-from culpa.jobs.following import Following, time_of
+from culpa.jobs.following import following_of
 from culpa.monitoring.comparison import Comparison, compare_periods
 from culpa.monitoring.periods import Period
 
@@ -26,7 +26,7 @@ def compare(
     with one_blas_thread():
         for source in (before, after):
             period, arrange = Period(explainer), fitted.columns.stream()
-            for batch in judged_batches(fitted, Following(source, time_of(source, fitted.columns)), (), told.warning):
+            for batch in judged_batches(fitted, following_of(source, fitted.columns), (), told.warning):
                 features, cells, shrink = arrange(batch.X, batch.missing)
                 with np.errstate(over="ignore", invalid="ignore"):  # checked at the end of the period
                     period.add(Reading(features, cells, batch.rows, shrink=shrink))

@@ -25,7 +25,7 @@ from culpa.detecting.pieces import fit_moments
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Batch, Source, TableError
 from culpa.jobs.batches import ADVICE, NOBODY, Listener
-from culpa.jobs.following import Following, lagged
+from culpa.jobs.following import Following, lagged, with_past
 from culpa.models import Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.monitoring.fill_values import Ends, sentences
@@ -85,7 +85,8 @@ def _fit(job: _Job) -> list[str]:
     if detector.limit == "conformal" or detector.trim or detector.robust or detector.contamination or whole:
         return _fit_whole(job)
     with one_blas_thread():
-        blocks, ends, n_incomplete = _gather(detector.lags, source, features, progress)
+        following = with_past(source, detector.lags)
+        blocks, ends, n_incomplete = _gather(detector.lags, following, features, progress)
         moments = blocks.total
     if n_incomplete and not job.complete_only:
         if not source.again:
@@ -99,7 +100,7 @@ def _fit(job: _Job) -> list[str]:
     job.told.step("fitting")
     again = _complete(detector.lags, source, features, progress) if source.again else None
     with one_blas_thread():
-        fit_moments(detector, blocks, tuple(features), again)
+        fit_moments(detector, blocks, tuple(features), again, following.found)
     return sentences(ends.alone(round(moments.n)), features, source.name, moments.column, ADVICE)
 
 
@@ -114,7 +115,7 @@ def sample(
     """At most ``most`` complete rows of a table of any size, evenly spaced; with the ``past`` rows before each, if any."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
-    for _, X in lagged(source, features, past, progress):
+    for _, X in lagged(with_past(source, past), features, past, progress):
         complete = X[~np.isnan(X).any(axis=1)]
         kept.append(complete[-seen % stride :: stride])
         seen += len(complete)
@@ -125,11 +126,13 @@ def sample(
     return thinned(np.concatenate(kept), most) if kept else np.empty((0, len(features) * (past + 1)))
 
 
-def _gather(lags: int, source: Source, features: Sequence[str], progress: Progress) -> tuple[BlockMoments, Ends, int]:
+def _gather(
+    lags: int, following: Following, features: Sequence[str], progress: Progress
+) -> tuple[BlockMoments, Ends, int]:
     """Moments of the complete rows, ends of their columns, and how many rows are not complete."""
     gatherer = BlockGatherer(len(features) * (lags + 1))
     ends, n_incomplete = Ends(len(features)), 0
-    for rows, X in lagged(source, features, lags, progress):
+    for rows, X in lagged(following, features, lags, progress):
         complete = ~np.isnan(X).any(axis=1)
         n_incomplete += int((~complete).sum())
         kept, places = (X, rows) if complete.all() else (X[complete], rows[complete])
@@ -142,7 +145,8 @@ def _fit_whole(job: _Job) -> list[str]:
     """The same with all rows at once, held in memory."""
     detector, source, features, progress = job.detector, job.source, job.features, job.told.rows
     remembers = bool(detector.lags or detector.smooth)
-    batches = _held_batches(source, features, progress, remembers=remembers)
+    following = Following(source, getattr(source, "time", None) if remembers else None)
+    batches = _held_batches(following, features, progress)
     X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
     places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
     missing = np.concatenate([np.zeros(0), *(batch.missing for batch in batches if batch.missing is not None)])
@@ -162,7 +166,7 @@ def _fit_whole(job: _Job) -> list[str]:
     if len(X) < 2:
         raise TableError(f"{source.name}: at least 2 rows are needed to learn from, got {len(X)}.")
     job.told.step("fitting")
-    detector.fit(Table(X, tuple(features), order=RowOrder(missing)))
+    detector.fit(Table(X, tuple(features), order=RowOrder(missing, step=following.found)))
     abnormal = detector.abnormal_training_rows_
     for listed in (abnormal, detector.suspicious_cells_):
         if listed is not None:
@@ -173,11 +177,11 @@ def _fit_whole(job: _Job) -> list[str]:
     return sentences(alone, features, source.name, lambda j: Moments.of(X[observed[:, j], j : j + 1]), ADVICE)
 
 
-def _held_batches(source: Source, features: Sequence[str], progress: Progress, *, remembers: bool) -> list[Batch]:
+def _held_batches(following: Following, features: Sequence[str], progress: Progress) -> list[Batch]:
     """All rows, unless the rows so far would already need more memory than there is."""
     batches: list[Batch] = []
     n_rows, checked = 0, _ROWS_BEFORE_CHECK
-    for batch in Following(source, getattr(source, "time", None) if remembers else None).batches(features):
+    for batch in following.batches(features):
         batches.append(batch)
         n_rows += len(batch.X)
         progress(n_rows)
@@ -188,5 +192,5 @@ def _held_batches(source: Source, features: Sequence[str], progress: Progress, *
 
 
 def _complete(lags: int, source: Source, features: Sequence[str], progress: Progress) -> Iterator[Floats]:
-    for _, X in lagged(source, features, lags, progress):
+    for _, X in lagged(with_past(source, lags), features, lags, progress):
         yield X[~np.isnan(X).any(axis=1)]

@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from culpa._core.continuity import Continuity, as_numbers
+from culpa._core.continuity import Continuity, Step, as_numbers, closer
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, History
 from culpa.io.tables import Batch, TableError
 from culpa.io.tables.table import take
-from culpa.monitoring.times import Times, check_order, read_times
+from culpa.monitoring.times import Times, check_order, in_words, read_times
 
 
 class RowSource(Protocol):
@@ -34,6 +34,11 @@ def time_of(source: RowSource, columns: Columns) -> str | None:
     return getattr(source, "time", None) if remembers(columns) else None
 
 
+def following_of(source: RowSource, columns: Columns) -> "Following":
+    """Reads a table as the columns of a model need it."""
+    return Following(source, time_of(source, columns), looks=remembers(columns), step=columns.step)
+
+
 def advice_on_order(error: Exception) -> str:
     """What else a command line can do about times that go backwards."""
     return " Or number the rows instead, with --time none." if "goes backwards" in str(error) else ""
@@ -45,7 +50,8 @@ class Following:
 
     ``ascending`` says that the order of times matters. A row that comes late, or that has no time, is then an error; on a
     pipe, it is skipped, counted and reported once, because a monitor must go on. ``looks`` says that somebody wants to know
-    which rows are missing.
+    which rows are missing, and ``step`` how far apart rows must be to follow each other, where that is known. ``found`` is
+    how far apart they were.
     """
 
     source: RowSource
@@ -53,11 +59,14 @@ class Following:
     ascending: bool = False
     looks: bool = True
     report: Callable[[str], None] = lambda text: None
+    step: Step | None = None
     skipped: int = 0
+    found: Step | None = None
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         """All rows, with ``missing`` and ``times``; batches without rows are left out."""
-        continuity, last, waiting, self.skipped = Continuity(), None, False, 0
+        continuity: Continuity | None = None
+        last, waiting, self.skipped = None, False, 0
         wanted = list(dict.fromkeys((*carried, *([] if self.time is None else [self.time]))))
         for whole in self.source.batches(features, wanted):
             batch, times = self._timed(whole, last) if self.time is not None and len(whole.rows) else (whole, None)
@@ -68,10 +77,30 @@ class Following:
             if not len(batch.rows):
                 continue
             numbers = _numbers(times) if self.looks else None
+            timed = hasattr(times, "asi8")
+            if continuity is None:
+                usual = self.step if self.step is not None and timed and self.step.timed else None
+                continuity = Continuity() if usual is None else Continuity(usual.size, always=True)
             missing = continuity.follow(batch.rows, numbers, batch.cut, batch.begins) if self.looks else None
+            self.found = Step(continuity.usual, timed=True) if timed and continuity.usual else None
             last = times if times is None else times[-1:]
             kept = {name: batch.carried[name] for name in carried}
             yield replace(batch, carried=kept, missing=missing, times=None if times is None else lambda t=times: t)
+
+    def about_steps(self) -> str | None:
+        """What to say where the rows are clearly closer to each other, or farther apart, than those that a model knows."""
+        import pandas as pd
+
+        if not (closer(self.found, self.step) or closer(self.step, self.found)):
+            return None
+        assert self.found is not None
+        assert self.step is not None
+        now, known = in_words(*(pd.Timedelta(step.size, "ns") for step in (self.found, self.step)))
+        then = "the values before a row are not those" if closer(self.found, self.step) else "their past is unknown, as"
+        return (
+            f"{self.source.name}: rows are {now} apart, and those that the model was fitted to were {known} apart, so "
+            f"{then} that lags mean. Pass rows that are as far apart."
+        )
 
     def _timed(self, batch: Batch, last: Times | None) -> tuple[Batch, Times]:
         """A batch and its times; rows whose time is of no use may be left out."""
@@ -152,12 +181,17 @@ def _ends_cut_off(batch: Batch, kept: Batch) -> bool:
     return bool(batch.cut[end:].any())
 
 
+def with_past(source: RowSource, lags: int, step: Step | None = None) -> Following:
+    """Reads a table whose rows are joined with the ``lags`` rows before them."""
+    return Following(source, getattr(source, "time", None) if lags else None, looks=lags > 0, step=step)
+
+
 def lagged(
-    source: RowSource, names: Sequence[str], lags: int, progress: Callable[[int], None]
+    following: Following, names: Sequence[str], lags: int, progress: Callable[[int], None]
 ) -> Iterator[tuple[Any, Floats]]:
     """Places of the rows whose whole past is known, and these rows beside the ``lags`` rows before them."""
     history, done = History(lags, len(names)), 0
-    for batch in Following(source, getattr(source, "time", None) if lags else None, looks=lags > 0).batches(names):
+    for batch in following.batches(names):
         joined, whole = history.join_whole(batch.X, batch.missing)
         yield (batch.rows, joined) if whole.all() else (batch.rows[whole], joined[whole])
         done += len(batch.X)

@@ -48,7 +48,7 @@ def incidents(
         live=events,
     )
     carried = [] if time is None else [time]
-    following = Following(source, time, ascending=True, report=told.warning)
+    following = Following(source, time, ascending=True, report=told.warning, step=fitted.columns.step)
     with one_blas_thread():
         for scored in scored_batches(fitted, source, carried, summary, told, following):
             if not len(scored.rows):

@@ -110,9 +110,11 @@ def machine_fits(
     The column ``time`` shows where rows are missing.
     """
     for machine in by_machine(batches, by):
-        rows = list(Following(RecordBatches(machine.batches, _named(by, machine.key)), time).batches(names))
+        following = Following(RecordBatches(machine.batches, _named(by, machine.key)), time)
+        rows = list(following.batches(names))
         X = np.concatenate([np.empty((0, len(names))), *(batch.X for batch in rows)])
-        order = RowOrder(np.concatenate([np.zeros(0), *(batch.missing for batch in rows if batch.missing is not None)]))
+        missing = np.concatenate([np.zeros(0), *(batch.missing for batch in rows if batch.missing is not None)])
+        order = RowOrder(missing, step=following.found)
         found: dict[str, Any] = {"model": None, "rows": len(X), "limit": None, "error": None}
         try:
             detector = _fit(Table(X, names, order=order), options)

@@ -13,7 +13,7 @@ from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Source, TableError
 from culpa.io.tables.columns import take_as_missing
 from culpa.jobs.batches import NOBODY, Listener
-from culpa.jobs.following import lagged
+from culpa.jobs.following import lagged, with_past
 from culpa.models import PPCA
 from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
@@ -72,8 +72,9 @@ def _learn(
     rows, left_out = 0, 0
     before, names = blocks_so_far(detector), fitted.columns.inputs
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
+    following = with_past(source, fitted.columns.lags, fitted.columns.step)
     with one_blas_thread():
-        for places, X in lagged(source, names, fitted.columns.lags, progress):
+        for places, X in lagged(following, names, fitted.columns.lags, progress):
             complete = ~np.isnan(X).any(axis=1)
             if not complete.all() and not complete_only:
                 raise TableError(

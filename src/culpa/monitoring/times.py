@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from culpa._core import words
-from culpa._core.continuity import RowOrder, order_of
+from culpa._core.continuity import RowOrder, Step, order_of, usual_step
 from culpa._core.optional import require
 from culpa._core.types import Mask
 from culpa._core.validation import Table
@@ -82,10 +82,10 @@ def check_order(times: Times, name: str, first_row: int = 0) -> None:
     )
 
 
-def in_order(table: Table, times: Times | None) -> Table:
-    """A table that knows which of its rows follow each other, by their times."""
-    missing = None if times is None or len(times) != len(table.array) else order_of(times)
-    return table if missing is None else replace(table, order=RowOrder(missing))
+def in_order(table: Table, times: Times | None, step: Step | None = None) -> Table:
+    """A table that knows which of its rows follow each other, by their times; ``step`` is as for `order_of`."""
+    missing = None if times is None or len(times) != len(table.array) else order_of(times, step)
+    return table if missing is None else replace(table, order=RowOrder(missing, step=usual_step(times)))
 
 
 def refuse_times(n_times: int, n_rows: int) -> NoReturn:

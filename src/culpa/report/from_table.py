@@ -34,7 +34,8 @@ def content_of_table(
     missing: list[Any] = []
     cells: dict[str, list[Any]] = {name: [] for name in carried}
     times: list[Any] = []
-    ordered = Following(source, time or time_of(source, fitted.columns), ascending=time is not None, report=report)
+    columns, timed = fitted.columns, time is not None
+    ordered = Following(source, time or time_of(source, columns), ascending=timed, report=report, step=columns.step)
     for batch in judged_batches(fitted, ordered, carried, report):
         rows.append(batch.rows)
         parts.append(batch.X)
@@ -44,6 +45,8 @@ def content_of_table(
         for name in carried:
             cells[name].append(pd.Series(batch.carried[name]))
         progress(sum(map(len, rows)))
+    if text := ordered.about_steps():
+        report(text)
     if not sum(map(len, rows)):
         raise TableError(f"{source.name}: there are no rows to report on.")
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in cells.items()}

@@ -96,7 +96,7 @@ class ControlChart:
         """
         features, times, _ = split_time(X, time)
         fitted, table = _checked(detector, features)
-        table = in_order(table, times)
+        table = in_order(table, times, fitted.columns.step)
         return cls.of_table(fitted, table, times, confidences=confidences, incidents=incidents, cusum=cusum)
 
     @classmethod
