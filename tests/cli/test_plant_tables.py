@@ -289,6 +289,26 @@ def test_lines_before_a_bad_one_are_answered(folder, plant):
     assert len(run("score", "-", "-m", "m.culpa", stdin=stdin).stdout.splitlines()) == 4
 
 
+@pytest.mark.parametrize("shape", ["wide", "long"])
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_the_unit_of_times_that_was_named_is_remembered(folder, plant, shape, unit):
+    """Numbers that are too small to be recognised as times since 1970."""
+    normal, new = (rows.drop(columns="time", errors="ignore") for rows in plant)
+    for name, rows in (("normal", normal), ("new", new)):
+        table = rows.assign(time=(np.arange(len(rows)) * 60 + 600) * (1000 if unit == "ms" else 1))
+        table = table.melt("time", var_name="tag", value_name="value") if shape == "long" else table
+        table.to_csv(f"{name}.csv", index=False)
+    extra = ["--long", "tag,time,value", "--every", "1min"] if shape == "long" else ["--time", "time"]
+    run("fit", "normal.csv", "-o", "m.culpa", "--time-format", unit, *extra)
+    run("incidents", "new.csv", "-m", "m.culpa", "-o", "i.csv")
+    run("incidents", "new.csv", "-m", "m.culpa", "-o", "told.csv", "--time-format", unit)
+    found = pd.read_csv("i.csv")
+    assert len(found)
+    pd.testing.assert_frame_equal(found, pd.read_csv("told.csv"))
+    first = pd.Timestamp("1970-01-01 00:10") + pd.to_timedelta(found["first"], "min")
+    assert list(pd.to_datetime(found["start"])) == list(first)
+
+
 def test_rows_of_long_tables_are_named_by_their_times(folder, plant):
     long = plant[0][:200].stack().rename("value").rename_axis(["time", "tag"]).reset_index()
     long.to_csv("t.csv", index=False)

@@ -287,6 +287,28 @@ def test_columns_that_were_constant():
     assert "moved by" not in only_varies.partition("Over all")[2]
 
 
+@pytest.mark.parametrize(
+    ("moved", "wobble", "told"),
+    [
+        (0.01, 0.0, "over all 300 rows, x4 was constant and moved by +0.01."),
+        (0.0, 1e-3, "over all 300 rows, x5 was constant and now varies."),
+    ],
+)
+def test_the_sentence_says_what_the_table_says_of_columns_that_were_constant(moved, wobble, told):
+    rng = np.random.default_rng(0)
+
+    def table(n, moved, wobble):
+        return np.column_stack([rows(n, rng)[:, :4], np.full(n, 5.0 + moved), 5.0 + wobble * rng.normal(size=n)])
+
+    detector = PCADetector(**SETTINGS).fit(table(400, 0.0, 0.0))
+    drift, same = detector.drift(table(300, moved, wobble)), detector.drift(table(300, 0.0, 0.0))
+    assert drift.drifted
+    assert drift.p_value < 1e-9
+    assert drift.sentence == f"Drift: {told}"
+    assert not same.drifted
+    assert min(each.shift_p_value for each in same.features[4:]) == 1.0
+
+
 @pytest.mark.parametrize("fill", [1e15, 3.4e38])
 def test_a_column_that_varied_was_not_constant_whatever_it_reads_now(fill):
     rng = np.random.default_rng(0)

@@ -6,8 +6,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
+from culpa import PCADetector
 from culpa.monitoring.when import Clock
 from culpa.plots.content.rows import RowAxis
 from culpa.plots.text import row_label
@@ -55,3 +57,35 @@ def test_clocks_that_come_twice_name_their_zone(zone):
         twice = other != local.utcoffset() and there.replace(tzinfo=None) == local.replace(tzinfo=None)
         told = Clock("time").at(moment.tz_convert(zone), [])
         assert (re.fullmatch(r"at \d\d:\d\d", told) is None) == twice
+
+
+def test_labels_of_clocks_that_come_twice_differ():
+    """In the report's tables and in pictures, as in sentences."""
+    times = pd.date_range("2024-10-26 22:00", periods=60, freq="5min", tz="UTC").tz_convert("Europe/Berlin")
+    for given in (times, times.to_numpy(dtype=object)):
+        labels = Labels(RowAxis.of(given))
+        texts = [labels.text(row) for row in range(60)]
+        assert len(set(texts)) == 60
+        assert texts[23:25] == ["2024-10-27 01:55", "2024-10-27 02:00 CEST"]
+        assert texts[36:38] == ["2024-10-27 02:00 CET", "2024-10-27 02:05 CET"]
+        assert texts[-1] == "2024-10-27 03:55"
+        assert [row_label(time, daily=False) for time in times] == texts
+    plain = Labels(RowAxis.of(times.tz_convert("UTC")))
+    assert plain.text(24) == "2024-10-27 00:00"
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series], ids=["list", "array", "pandas", "polars"])
+def test_times_whose_offset_changes_say_that_they_are_in_utc(kind):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 3))
+    detector = PCADetector(1).fit(rng.normal(size=(300, 3)))
+    rows[30:33] += 20
+    times = pd.date_range("2024-10-26 22:00", periods=60, freq="5min", tz="UTC")
+    local = [time.isoformat() for time in times.tz_convert("Europe/Berlin")]
+    found = detector.incidents(rows, time=kind(local))[0]
+    assert "00:30 UTC" in found.sentence
+    assert found.start == times[30]
+    page = detector.report(rows, time=kind(local)).to_dict()
+    assert page["incidents"][0]["start"] == "2024-10-27 00:30 UTC"
+    constant = [time.isoformat() for time in times]
+    assert "UTC" not in detector.incidents(rows, time=kind(constant))[0].sentence

@@ -48,6 +48,11 @@ class FeatureDrift:
     variance_ratio: float
     variance_p_value: float
 
+    def of_constant_p_value(self) -> float:
+        """Of a change from a constant, which the model cannot measure; 1 for other features."""
+        changed = math.isinf(self.shift) or math.isinf(self.variance_ratio)
+        return min(self.shift_p_value, self.variance_p_value) if changed else 1.0
+
 
 @dataclass(frozen=True, eq=False)
 class Drift(Result):
@@ -59,7 +64,7 @@ class Drift(Result):
         Of a typical stretch of recent rows: angle in degrees between its main directions of variation and those of the
         model; typical factor between variances; Mahalanobis distance of its mean from the model's; its mean score.
     p_value : float
-        Overall: small if any of the four is unusually large.
+        Overall: small if any of the four is unusually large, or if a feature changed that was constant.
     mean_score : float or None
         Mean score of all recent rows that were compared, as `score_samples` and `compare` have it. None if the detector
         smooths rows, because drift looks at rows that are not smoothed.
@@ -118,8 +123,11 @@ class Drift(Result):
             for each, told in zip(self.measures, self._told(), strict=True)
             if self._is_clear(each)
         ]
-        where = f"in a typical stretch of {self.block_rows:,.0f} rows, " if self.n_stretches > 1 else ""
-        return f"Drift: {where}{'; '.join(parts)}.{self._overall()}{caution}"
+        where = f"in a typical stretch of {self.block_rows:,.0f} rows, " if self.n_stretches > 1 and parts else ""
+        told = [f"{where}{'; '.join(parts)}."] if parts else []
+        overall = self._overall()
+        told += [overall if parts else overall[0].lower() + overall[1:]] if overall else []
+        return f"Drift: {' '.join(told)}{caution}"
 
     def _is_clear(self, measure: Measure) -> bool:
         return measure.p_value * len(self.measures) < SIGNIFICANCE
@@ -135,7 +143,7 @@ class Drift(Result):
 
     def _overall(self) -> str:
         """A sentence about all rows together: the features that changed most clearly, and the mean score."""
-        parts = []
+        parts = [str(_of_constant(each)) for each in _clear(self.features, FeatureDrift.of_constant_p_value)]
         if self._is_clear(self.variance):
             changed = _clear(self.features, lambda each: each.variance_p_value)
             parts += [
@@ -153,7 +161,7 @@ class Drift(Result):
             if mean_score != _number(self.score, self.score.value):
                 parts.append(f"the mean score is {mean_score}")
         complete = "complete rows" if self.n_incomplete else "rows"
-        return f" Over all {self.n_rows:,} {complete}, {listed(list(dict.fromkeys(parts)))}." if parts else ""
+        return f"Over all {self.n_rows:,} {complete}, {listed(list(dict.fromkeys(parts)))}." if parts else ""
 
     def __repr__(self) -> str:
         lines = [f"<Drift of {self.n_rows:,} rows: {self.sentence}"]

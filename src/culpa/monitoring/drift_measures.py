@@ -11,7 +11,8 @@ with those of the K blocks by a one-sided t test with K - 1 degrees of freedom:
 So the number that is reported and tested is a geometric mean of pieces. The mean score of all rows is reported beside it.
 
 Blocks bring their own autocorrelation and their own ups and downs with them, so a plant that always wanders a little
-does not count as drifting. The overall p-value is four times the smallest of the four (Bonferroni).
+does not count as drifting. The overall p-value is four times the smallest of the four (Bonferroni), unless a column changed
+that was constant, which no measure can weigh: then it is that of this change, if smaller.
 """
 
 import math
@@ -210,14 +211,16 @@ class _Reference:
             )
             for k, (name, unit) in enumerate(names)
         )
+        features = self._features(total, both[:d], both[d:])
+        of_constants = min(each.of_constant_p_value() for each in features)
         return Drift(
             angle,
             variance,
             mean,
             score,
-            p_value=min(1.0, len(names) * float(p[:4].min())),
+            p_value=min(1.0, len(names) * float(p[:4].min()), 2 * of_constants),
             mean_score=mean_score,
-            features=self._features(total, both[:d], both[d:]),
+            features=features,
             n_rows=round(total.n),
             n_incomplete=n_incomplete,
             n_stretches=m,

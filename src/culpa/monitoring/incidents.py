@@ -35,6 +35,7 @@ from culpa.monitoring.times import (
     over_several_days,
     read_times,
     refuse_times,
+    saying_utc,
 )
 from culpa.monitoring.when import Clock
 from culpa.ranking.recent import SETTLED
@@ -243,15 +244,19 @@ def split_time(X: Any, time: Any) -> tuple[Any, Times | None, str]:
                 f"time={time!r} names a column, but X has no column names. Pass an array of times instead."
             )
         one_of(time, frame.columns, "time column")
-        return frame.drop(time).to_native(), read_times(frame.get_column(time).to_native(), time), time
+        return frame.drop(time).to_native(), _read(frame.get_column(time).to_native(), time), time
     if time is not None:
         name = str(getattr(time, "name", None) or "time")
-        return X, read_times(time, name), name
+        return X, _read(time, name), name
     index: Any = getattr(X, "index", None)
     if type(index).__name__ in ("DatetimeIndex", "TimedeltaIndex", "PeriodIndex"):
         name = str(index.name or "time")
         return X, read_times(index, name), name
     return X, None, "time"
+
+
+def _read(cells: Any, name: str) -> Times:
+    return saying_utc(read_times(cells, name), cells)
 
 
 def shown_names(fitted: FittedDetector, table: Table) -> list[str] | None:

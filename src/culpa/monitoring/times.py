@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from culpa._core import words
 from culpa._core.continuity import RowOrder, Step, order_of, usual_step
@@ -19,6 +20,7 @@ Times = Any  # a pandas DatetimeIndex, TimedeltaIndex, or Index of numbers
 Span = Any  # a pandas Timedelta
 
 _STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far apart rows are
+_SAID = "Etc/UTC"  # the zone of times that are shown in UTC although nobody wrote them so
 _OFFSET = re.compile(r"[T\s]\d\d.*?([Zz]|[+-]\d\d(?::?\d\d)?)\s*$")
 _ADVICE = (
     "Write times like 2024-03-05 10:42 (ISO 8601), or convert them with pandas.to_datetime. If the column contains labels "
@@ -239,6 +241,32 @@ def _dates(index: Any, name: str, first_row: int) -> Times:
         if not zoned.all():
             raise MixedZonesError(str(index[np.argmin(zoned)]), name, first_row, int(np.argmin(zoned))) from None
         return times
+
+
+def saying_utc(times: Times, cells: Any) -> Times:
+    """Times that say that they are in UTC, where they were written with UTC offsets that change."""
+    if not _are_dates(times) or str(times.tz) != "UTC":
+        return times
+    import pandas as pd
+
+    written = pd.Index(cells.to_pandas() if hasattr(cells, "to_pandas") else cells)
+    several = not _are_dates(written) and len(set(map(utc_offset, written))) > 1
+    return times.tz_convert(_SAID) if several else times
+
+
+def clocks_of(times: Times) -> NDArray[Any] | None:
+    """What clocks were set to where they show a time twice, as 02:30 in autumn, else ""; ``None`` if they never do.
+
+    >>> import pandas as pd
+    >>> clocks_of(pd.date_range("2024-10-27 01:00", periods=4, freq="h", tz="Europe/Berlin"))
+    array(['', ' CEST', ' CET', ''], dtype=object)
+    """
+    if not _are_dates(times) or times.tz is None:
+        return None
+    local = times.tz_localize(None)
+    summer, winter = (local.tz_localize(times.tz, ambiguous=np.full(len(times), dst)) for dst in (True, False))
+    twice = np.asarray(summer != winter) | (str(times.tz) == _SAID)
+    return np.where(twice, times.strftime(" %Z"), "") if twice.any() else None
 
 
 class MixedZonesError(ValueError):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from culpa._core.words import cut
+from culpa.monitoring.times import clocks_of
 
 LONGEST_LABEL = 40  # characters of a row's label
 
@@ -105,14 +106,8 @@ def _zones(labels: Sequence[Any]) -> list[str]:
 
     if isinstance(labels[0], pd.Timedelta) or labels[0].tz is None:
         return [""] * len(labels)
-    told = len({label.utcoffset() for label in labels}) > 1 or any(map(_comes_twice, labels))
+    told = len({label.utcoffset() for label in labels}) > 1 or clocks_of(pd.DatetimeIndex(labels)) is not None
     return [f" {label:%Z}" if told else "" for label in labels]
-
-
-def _comes_twice(label: Any) -> bool:
-    clock = label.tz_localize(None)
-    both = (clock.tz_localize(label.tz, ambiguous=summer) for summer in (True, False))
-    return len({time.utcoffset() for time in both}) > 1
 
 
 def _wall_clock(label: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa.plots.content.rows import wall_clock
+from culpa.plots.content.rows import RowAxis, wall_clock
 
 TITLES = {
     "spe": "SPE",
@@ -90,12 +90,14 @@ def row_label(label: Any, *, daily: bool = True) -> str:
     >>> row_label(np.datetime64("2024-03-01"), daily=False), row_label(np.timedelta64(90, "m")), row_label(7)
     ('2024-03-01 00:00', '01:30:00', '7')
     """
-    label = wall_clock(np.array([label]))[0]
+    axis = RowAxis.of([label])
+    label = axis.labels[0]
     if isinstance(label, np.datetime64):
         if np.isnat(label):
             return "no time"
         day, _, clock = moment(label).partition("T")
-        return day if daily and clock == "00:00" else f"{day} {clock}"
+        told = "" if axis.clocks is None else axis.clocks[0]
+        return day if daily and clock == "00:00" and not told else f"{day} {clock}{told}"
     if isinstance(label, np.timedelta64):
         import pandas as pd
 

@@ -13,7 +13,7 @@ from culpa.io.tables import Source, TableError
 from culpa.jobs.batches import judged_batches
 from culpa.jobs.following import Following, advice_on_order, time_of
 from culpa.monitoring.incidents import Search
-from culpa.monitoring.times import read_times
+from culpa.monitoring.times import read_times, saying_utc
 from culpa.report.content import content
 
 
@@ -59,6 +59,7 @@ def content_of_table(
             times = [piece.tz_convert("UTC") for piece in times]
         known = times[0].append(times[1:]) if times else None
         when = known if known is not None or time is None else read_times(joined[time], time)
+        when = saying_utc(when, joined[time]) if time is not None else when
         search = Search.taken_from(options, when, time or "time")
         return content(fitted, table, search, source=source.name, **options)
     except ValueError as error:

@@ -52,7 +52,8 @@ class Labels:
 
     def text(self, position: int) -> Label:
         """Label of a row."""
-        return _plain(self.axis.labels[position], daily=self._daily)
+        label, clocks = _plain(self.axis.labels[position], daily=self._daily), self.axis.clocks
+        return label if clocks is None else f"{label}{clocks[position]}"
 
     def texts(self, positions: NDArray[Any]) -> list[Label] | None:
         """Labels of rows, or ``None`` where they are where the rows lie anyway."""

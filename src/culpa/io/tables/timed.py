@@ -143,7 +143,8 @@ class TimedTable(Stage):
             return TimeFormat(before)
         numbers = _numbers(cells)
         # the reader of ISO 8601 knows durations and types, and says what is no time
-        return TimeFormat("iso" if numbers is None else epoch_unit(numbers) or "number")
+        usual = before if before in UNITS else "number"  # as it was said of the training table
+        return TimeFormat("iso" if numbers is None else epoch_unit(numbers) or usual)
 
     def _order(self, orders: Sequence[str], cells: Sequence[str]) -> TimeFormat:
         """The order of day and month: the one of the training table, or the only one that fits all rows.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
+from culpa.monitoring.times import clocks_of
 
 Positions = NDArray[np.intp]
 
@@ -18,12 +19,14 @@ class RowAxis:
     """Rows along an axis.
 
     ``x`` is where they lie: their labels where these are increasing times or numbers, else their positions: ``places`` in
-    the user's files, of which some rows may have been left out, or 0, 1, 2, ...
+    the user's files, of which some rows may have been left out, or 0, 1, 2, ... ``clocks`` tell equal labels apart, where
+    clocks showed a time twice.
     """
 
     labels: NDArray[Any]
     x: NDArray[Any]
     places: NDArray[Any] | None = None
+    clocks: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, labels: Any) -> "RowAxis":
@@ -32,11 +35,11 @@ class RowAxis:
         >>> RowAxis.of(np.array(["2024-03-01", "2024-03-02"], dtype="datetime64[D]")).in_time
         True
         """
-        labels = wall_clock(np.asarray(labels))
+        labels, clocks = wall_clock(np.asarray(labels)), clocks_of(_zoned(labels))
         if labels.dtype.kind == "M":
             coarse = labels.astype("datetime64[us]")  # half a day must be possible
             labels = coarse if ((labels == coarse) | np.isnat(labels)).all() else labels
-        return cls(labels, labels if _increasing(labels) else np.arange(len(labels)))
+        return cls(labels, labels if _increasing(labels) else np.arange(len(labels)), clocks=clocks)
 
     @classmethod
     def of_table(cls, labels: Any) -> "RowAxis":
@@ -118,14 +121,23 @@ def wall_clock(labels: NDArray[Any]) -> NDArray[Any]:
     >>> wall_clock(np.array([datetime(2024, 3, 1, 12, tzinfo=timezone.utc)])).astype("datetime64[h]")
     array(['2024-03-01T12'], dtype='datetime64[h]')
     """
-    if labels.dtype != object or not len(labels) or not all(isinstance(label, date) for label in labels):
+    zoned = _zoned(labels)
+    return labels if zoned is None else np.asarray(zoned.tz_localize(None).to_numpy())
+
+
+def _zoned(labels: Any) -> Any:
+    """Times as an index that knows their zone, if they have one; ``None`` for other labels."""
+    if hasattr(labels, "asi8"):
         return labels
+    cells = np.asarray(labels)
+    if cells.dtype != object or not len(cells) or not all(isinstance(label, date) for label in cells):
+        return None
     import pandas as pd
 
     try:
-        return np.asarray(pd.DatetimeIndex(labels).tz_localize(None).to_numpy())
+        return pd.DatetimeIndex(cells)
     except (TypeError, ValueError):  # several zones in one column
-        return labels
+        return None
 
 
 def _increasing(labels: NDArray[Any]) -> bool:
