@@ -2,6 +2,7 @@
 
 import inspect
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -67,3 +68,42 @@ def test_a_picture_is_of_one_fit(monkeypatch):
     monkeypatch.setattr(PCADetector, "read", interrupted)
     np.testing.assert_array_equal(detector.plot.control_chart(new)[0].lines[0].get_ydata(), expected)
     assert detector.model_.n_samples_ == 100
+
+
+CALLS = {
+    "predict": lambda detector, new: detector.predict(new),
+    "statistics": lambda detector, new: detector.statistics(new),
+    "control_limits": lambda detector, new: detector.control_limits((0.9, 0.999)),
+    "explain": lambda detector, new: (lambda why: (why.top(2), why.to_frame(), why.shortest()))(detector.explain(new)),
+    "contributions": lambda detector, new: [detector.contributions(new, name) for name in ("rbc", "propagated")],
+    "fix": lambda detector, new: detector.fix(new),
+    "suggested_groups": lambda detector, new: detector.suggested_groups(),
+    "residuals": lambda detector, new: detector.residuals(new),
+    "incidents": lambda detector, new: detector.incidents(new, gap=2),
+    "report": lambda detector, new: detector.report(new).to_html(),
+    "drift": lambda detector, new: detector.drift(new[:40]),
+    "compare": lambda detector, new: detector.compare(plant(60, 2), new),
+    "calibrate_limit": lambda detector, new: detector.calibrate_limit(plant(300, 3)),
+    "partial_fit": lambda detector, new: PCADetector().fit(plant()).partial_fit(plant(60, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"modes": 2}, {"model": "student"}, {"model": "copula"}, {"lags": 1}, {"smooth": 0.2}, {"robust": "cells"}],
+    ids=str,
+)
+def test_no_call_lets_errors_of_arithmetic_out(settings):
+    """Far rows, lost cells and constant columns bring numbers too small for float64, and zeros."""
+    normal, new = plant(), plant(60, 1)
+    normal[:, 5] = new[:, 5] = 2.0
+    new[20:24, 1] += 9
+    new[30, 2], new[40:43, 3], new[50] = 1e8, np.nan, np.nan
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, call in CALLS.items():
+            detector = PCADetector(**settings).fit(normal)
+            try:
+                call(detector, new)
+            except ValueError:
+                assert name in ("drift", "suggested_groups")
