@@ -30,6 +30,25 @@ def test_rows_that_resemble_each_other_say_less_about_an_upset(remember, kind):
     assert incident.kind == kind
 
 
+def test_normal_rows_of_a_model_of_few_independent_rows_are_no_upset():
+    """2,000 rows of which nineteen are worth one, for 200 features: new normal rows are farther out than the model says."""
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(10, 200))
+
+    def rows(n):
+        z, u = rng.normal(size=(n, 10)), rng.normal(size=(n, 200))
+        for t in range(1, n):
+            z[t], u[t] = (0.9 * each[t - 1] + np.sqrt(0.19) * each[t] for each in (z, u))
+        return z @ W + 0.5 * u
+
+    detector = PCADetector(10, statistic="mahalanobis").fit(rows(2000))
+    stretches = [(k, k + 19) for k in range(0, 1200, 30)]
+    kinds = [one.kind for one in detector.incidents(rows(1200), stretches=stretches)]
+    assert kinds.count("upset") <= 2
+    moved = rows(20) + 3 * rng.normal(size=200)
+    assert detector.incidents(moved, stretches=[(0, 19)])[0].kind == "upset"
+
+
 def related(n, seed):
     """Features a, b and c: a has a correlation of 0.6 with b and of -0.6 with c; d, e and f keep them company."""
     rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from culpa.monitoring.running import Draft, Snapshot
 from culpa.ranking.fault_odds import FaultEvidence, SharedFaults
 from culpa.ranking.incident_evidence import Explained, explained_by_few
 from culpa.scores import named_score
+from culpa.scores.consistency import Residuals
 
 FEWEST_SD = 2.0  # nothing closer to its expected value is called a culprit
 _EXPLAINED = 0.75  # of the excess: from here on, a few features explain an incident
@@ -64,8 +65,8 @@ class Judge:
         covariance = self._gaussian.covariance
         self._sd = np.sqrt(np.diag(covariance))
         self._correlation = covariance / np.outer(self._sd, self._sd)
-        distance = named_score("mahalanobis", self._model)
-        self._root, self.precision = distance.root, distance.matrix
+        self._distance = named_score("mahalanobis", self._model)
+        self._root, self.precision = self._distance.root, self._distance.matrix
         self._faults = FaultEvidence(self.precision, self._sd)
         self._inflation = np.sqrt(fitted.normal_range.inflation)  # of standard deviations
 
@@ -74,7 +75,7 @@ class Judge:
         rows = np.stack([snapshot.standard for snapshot in draft.head])
         alike = min(self.fitted.normal_range.dependence, len(rows))
         explained, faults = self._evidence(rows - draft.shift, alike)
-        if self._is_upset(explained, len(rows)):
+        if self._is_upset(explained, rows - draft.shift):
             moved = self._ranked_by(draft.movement.stayed)
             return Onset("upset", explained.share, self._upset(_highest(draft.head), moved))
         moment = self._fault(_highest(draft.head[:_FIRST_ROWS]), faults)
@@ -85,7 +86,7 @@ class Judge:
         assert draft.worst is not None
         row = draft.worst.standard[None] - draft.shift
         explained, faults = self._evidence(row, 1.0)
-        if self._is_upset(explained, 1):
+        if self._is_upset(explained, row):
             movement = self.fitted.normal_range.movement(row)[0][self.main]
             return self._upset(draft.worst, self._ranked_by(np.nan_to_num(movement)))
         return self._fault(draft.worst, faults)
@@ -95,10 +96,22 @@ class Judge:
         complete = np.clip(self._gaussian.impute(rows) / self._inflation, -_LARGEST, _LARGEST)
         return explained_by_few(complete, self._root, self.features), self._faults.shared(complete, dependence)
 
-    def _is_upset(self, explained: Explained, n_rows: int) -> bool:
+    def _is_upset(self, explained: Explained, rows: Floats) -> bool:
         """Only an excess that is not by chance tells that few features do not explain it."""
-        by_chance = 2 * np.sqrt(2 * len(self.precision) * n_rows * self.fitted.normal_range.dependence)
-        return explained.share < _EXPLAINED and explained.excess > by_chance
+        by_chance = 2 * np.sqrt(2 * len(self.precision) * len(rows) * self.fitted.normal_range.dependence)
+        return explained.share < _EXPLAINED and explained.excess > by_chance and not self._are_normal(rows)
+
+    def _are_normal(self, rows: Floats) -> bool:
+        """Whether rows are, but for one feature, no farther out than 95% of stretches of normal rows.
+
+        These are judged by models that have not seen them, which matters where few rows are alone in what they say.
+        """
+        normal = self.fitted.consistency
+        if normal is None or len(self.main) < len(self.precision):
+            return False
+        seen = Residuals.of(self._distance, self._gaussian.impute(rows))
+        usual = normal.rest[normal.at(len(rows))] if len(rows) > 1 else normal.limit
+        return bool((seen.rest.mean(axis=0) <= usual).any())
 
     def _ranked_by(self, of_columns: Floats) -> list[int]:
         """Players, most evidence first."""
