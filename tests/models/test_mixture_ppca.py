@@ -206,6 +206,8 @@ def test_a_mixture_checks_itself():
         LatentMixture([1.0], (mode, mode))
     with pytest.raises(ValueError, match="same number of features"):
         LatentMixture([0.5, 0.5], (mode, LatentGaussian([0.0], [[1.0]], 0.1)))
+    with pytest.raises(ValueError, match="Student-t tails have no exact explanation"):
+        LatentMixture([0.5, 0.5], (mode, LatentGaussian([0.0, 0.0], [[1.0], [1.0]], 0.1, degrees_of_freedom=4.0)))
 
 
 def test_samples_have_the_moments_of_the_mixture():

@@ -4,6 +4,7 @@ import copy
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import array_api_strict
 import numpy as np
@@ -15,7 +16,7 @@ from culpa.explaining import batch_explainer
 from culpa.games import Conditional, Retraining
 from culpa.games.arrays import as_array_like
 from culpa.scores import ScoredRows
-from culpa.shapley import QuadraticForms, engine, plan
+from culpa.shapley import QuadraticForms, engine, form_evaluation, plan
 
 GROUPS = [[0, 5], [1], [2, 3, 7], [4], [6], [8]]
 
@@ -342,3 +343,22 @@ class TestOtherArrayLibraries:
             assert shares.values.device == X.device
             assert shares.values.dtype == torch.float64
             np.testing.assert_allclose(shares.values.cpu(), explainer.explain(table[:7]).values, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d", "limited"), [(1, 200, True), (4, 120, True), (1, 40, False)])
+def test_few_rows_of_many_features_use_one_thread_of_blas(monkeypatch, n, d, limited):
+    """Next to busy processes, threads of BLAS would wait for each other; where there is little to do it uses none."""
+    used = []
+
+    @contextmanager
+    def limit():
+        used.append(True)
+        yield
+
+    monkeypatch.setattr(form_evaluation, "one_blas_thread", limit)
+    rng = np.random.default_rng(0)
+    flat, X = rng.normal(size=(d, d * (d + 1) // 2)), rng.normal(size=(n, d))
+    found = form_evaluation.evaluate_threaded(flat, np.zeros(d), X, None, None)
+    first, second = np.triu_indices(d)
+    np.testing.assert_allclose(found, (X[:, first] * X[:, second]) @ flat.T, atol=1e-9)
+    assert bool(used) == limited

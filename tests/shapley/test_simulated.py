@@ -378,3 +378,19 @@ def test_two_sets_of_normal_rows():
     np.testing.assert_allclose(a.values, b.values, atol=0.02)
     np.testing.assert_allclose(a.expected, b.expected, rtol=0.02)
     assert a.score_if_fixed.shape == a.values.shape
+
+
+@pytest.mark.parametrize("asked", [1, 8, 16, 17, 33])
+def test_orders_are_rounded_up_to_pairs_that_have_a_standard_error(asked):
+    """What is said of them is what is done."""
+    calls = []
+    rows = np.random.default_rng(0).normal(size=(60, 5))
+
+    def score(X):
+        calls.append(len(X))
+        return (X**2).sum(axis=1)
+
+    explainer = Explainer(score=score, normal=rows, n_orders=asked)
+    n_orders = max(16, asked + asked % 2)
+    assert explainer.chosen.startswith(f"simulated: {n_orders} orders of 5 players")
+    assert explainer.explain(rows[:1]).n_evaluations >= 2 * n_orders * 4

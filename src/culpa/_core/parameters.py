@@ -405,8 +405,10 @@ class ExplainerKeywords(_Shared, total=False):
     n_orders
         Sampled values: number of orders, instead of a tolerance.
 
-        For method="algorithm1", it is the number of orders per feature, and None means 1000. For method="kernel", culpa
-        samples as many coalitions as these orders contain, or values all of them if there are at most four times as many.
+        The number is rounded to 6, 12, 24 and so on, or for a score that is a function up to an even number of at least
+        16; explainer.chosen says how many orders are used. For method="algorithm1", it is the number of orders per
+        feature, and None means 1000. For method="kernel", culpa samples as many coalitions as these orders contain, or
+        values all of them if there are at most four times as many.
     exact_operations
         Maximum number of operations per row for which method="auto" is exact.
 
