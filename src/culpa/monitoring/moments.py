@@ -107,11 +107,10 @@ class Judge:
         These are judged by models that have not seen them, which matters where few rows are alone in what they say.
         """
         normal = self.fitted.consistency
-        if normal is None or len(self.main) < len(self.precision):
-            return False
+        if normal is None or len(rows) == 1 or len(self.main) < len(self.precision):
+            return False  # one row is flagged because it is farther out than normal ones
         seen = Residuals.of(self._distance, self._gaussian.impute(rows))
-        usual = normal.rest[normal.at(len(rows))] if len(rows) > 1 else normal.limit
-        return bool((seen.rest.mean(axis=0) <= usual).any())
+        return bool((seen.rest.mean(axis=0) <= normal.rest[normal.at(len(rows))]).any())
 
     def _ranked_by(self, of_columns: Floats) -> list[int]:
         """Players, most evidence first."""
