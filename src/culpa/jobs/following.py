@@ -50,8 +50,7 @@ class Following:
 
     ``ascending`` says that the order of times matters. A row that comes late, or that has no time, is then an error; on a
     pipe, it is skipped, counted and reported once, because a monitor must go on. ``looks`` says that somebody wants to know
-    which rows are missing, and ``step`` how far apart rows must be to follow each other, where that is known. ``found`` is
-    how far apart they were.
+    which rows are missing, and ``step`` how far apart rows must be to follow each other, where that is known.
     """
 
     source: RowSource
@@ -61,12 +60,12 @@ class Following:
     report: Callable[[str], None] = lambda text: None
     step: Step | None = None
     skipped: int = 0
-    found: Step | None = None
+    continuity: Continuity | None = None
+    in_time: bool = False  # whether rows have times, not numbers
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         """All rows, with ``missing`` and ``times``; batches without rows are left out."""
-        continuity: Continuity | None = None
-        last, waiting, self.skipped = None, False, 0
+        self.continuity, last, waiting, self.skipped = None, None, False, 0
         wanted = list(dict.fromkeys((*carried, *([] if self.time is None else [self.time]))))
         for whole in self.source.batches(features, wanted):
             batch, times = self._timed(whole, last) if self.time is not None and len(whole.rows) else (whole, None)
@@ -77,26 +76,30 @@ class Following:
             if not len(batch.rows):
                 continue
             numbers = _numbers(times) if self.looks else None
-            timed = hasattr(times, "asi8")
-            if continuity is None:
-                usual = self.step if self.step is not None and timed and self.step.timed else None
-                continuity = Continuity() if usual is None else Continuity(usual.size, always=True)
-            missing = continuity.follow(batch.rows, numbers, batch.cut, batch.begins) if self.looks else None
-            self.found = Step(continuity.usual, timed=True) if timed and continuity.usual else None
+            if self.continuity is None:
+                self.in_time = hasattr(times, "asi8")
+                usual = self.step if self.step is not None and self.in_time and self.step.timed else None
+                self.continuity = Continuity() if usual is None else Continuity(usual.size, always=True)
+            missing = self.continuity.follow(batch.rows, numbers, batch.cut, batch.begins) if self.looks else None
             last = times if times is None else times[-1:]
             kept = {name: batch.carried[name] for name in carried}
             yield replace(batch, carried=kept, missing=missing, times=None if times is None else lambda t=times: t)
 
+    @property
+    def found(self) -> Step | None:
+        """How far apart rows were, where they had times."""
+        size = None if self.continuity is None or not self.in_time else self.continuity.usual
+        return None if size is None else Step(size, timed=True)
+
     def about_steps(self) -> str | None:
         """What to say where the rows are clearly closer to each other, or farther apart, than those that a model knows."""
+        found, step = self.found, self.step
+        if found is None or step is None or not (closer(found, step) or closer(step, found)):
+            return None
         import pandas as pd
 
-        if not (closer(self.found, self.step) or closer(self.step, self.found)):
-            return None
-        assert self.found is not None
-        assert self.step is not None
-        now, known = in_words(*(pd.Timedelta(step.size, "ns") for step in (self.found, self.step)))
-        then = "the values before a row are not those" if closer(self.found, self.step) else "their past is unknown, as"
+        now, known = in_words(*(pd.Timedelta(each.size, "ns") for each in (found, step)))
+        then = "the values before a row are not those" if closer(found, step) else "their past is unknown, as"
         return (
             f"{self.source.name}: rows are {now} apart, and those that the model was fitted to were {known} apart, so "
             f"{then} that lags mean. Pass rows that are as far apart."
