@@ -53,7 +53,6 @@ def test_the_check_finds_what_it_looks_for(tmp_path):
 LONG_FUNCTIONS = {"contrasts": 114, "order_walk": 97, "tree_kernel": 97, "tree_walk": 87}  # kernels call few others
 LARGE_CLASSES = {
     "Engine": 42,
-    "HeldOutScores": 35,
 }
 
 

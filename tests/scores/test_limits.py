@@ -16,7 +16,7 @@ from culpa import PCADetector, scores
 from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments, as_fitted_model
 from culpa.scores import limits
-from culpa.scores.held_out import HeldOutScores
+from culpa.scores.held_out import HeldOutScores, conformal, empirical
 from culpa.scores.limits import Limits, control_limit
 
 CONFIDENCES = (0.95, 0.99)
@@ -172,15 +172,15 @@ class TestConformal:
     def test_rank_by_counting(self, n, confidence):
         """The smallest score that at least (n + 1) confidence scores do not exceed, counted one by one."""
         values = np.random.default_rng(n).exponential(size=n)
-        limit = HeldOutScores.of(values).conformal(confidence)
+        limit = conformal(HeldOutScores.of(values), confidence)
         enough = [v for v in values if sum(values <= v) >= round((n + 1) * confidence, 9)]
         assert limit == min(enough)
 
     @pytest.mark.parametrize(("confidence", "needed"), [(0.95, 19), (0.99, 99), (0.999, 999), (0.9, 9)])
     def test_how_many_rows_it_takes(self, confidence, needed):
-        HeldOutScores.of(np.arange(needed, dtype=float)).conformal(confidence)
+        conformal(HeldOutScores.of(np.arange(needed, dtype=float)), confidence)
         with pytest.raises(ValueError, match=rf"needs at least {needed} held-out rows, got {needed - 1}\."):
-            HeldOutScores.of(np.arange(needed - 1, dtype=float)).conformal(confidence)
+            conformal(HeldOutScores.of(np.arange(needed - 1, dtype=float)), confidence)
 
     def test_false_alarms_stay_within_the_bound_over_400_simulations(self):
         """Heavy-tailed rows that no formula fits; every simulation draws training, held-out and new rows."""
@@ -261,7 +261,7 @@ class TestOneBlock:
     @pytest.mark.parametrize("n", [1, 7, 1000, 50_000, 300_000])
     def test_empirical_quantile(self, n, confidence):
         values = np.random.default_rng(0).exponential(size=n)
-        assert HeldOutScores.of(values).empirical(confidence) == pytest.approx(
+        assert empirical(HeldOutScores.of(values), confidence) == pytest.approx(
             np.quantile(values, confidence), rel=1e-12
         )
 
@@ -269,11 +269,11 @@ class TestOneBlock:
         tail = HeldOutScores.of(np.arange(300_000.0))
         assert len(tail.largest) == 37_500
         with pytest.raises(ValueError, match="Choose a higher confidence"):
-            tail.empirical(0.5)
+            empirical(tail, 0.5)
 
     def test_nothing_to_go_by(self):
         with pytest.raises(ValueError, match="no training row has a score"):
-            HeldOutScores.of(np.full(3, np.nan)).empirical(0.9)
+            empirical(HeldOutScores.of(np.full(3, np.nan)), 0.9)
 
 
 class TestTable:

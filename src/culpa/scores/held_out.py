@@ -158,52 +158,27 @@ class HeldOutScores(CopiedInUse):
         """Whether enough of the largest scores were kept for so little confidence."""
         return bool(len(self.largest)) and self._n_above(1 - confidence) < len(self.largest)
 
-    def empirical(self, confidence: float) -> float:
-        """The quantile of the scores, by linear interpolation."""
-        place = confidence * (self.n - 1)
-        below, above = (self._with_below(round_(place)) for round_ in (math.floor, math.ceil))
-        return below + (place - math.floor(place)) * (above - below)
-
-    def conformal(self, confidence: float) -> float:
-        """A limit that a new row exceeds with probability 1 - confidence at most, whatever the distribution.
-
-        The ceil((n + 1) confidence)-th smallest score. It needs rows that the model was not fitted to, and new rows that
-        come from where those came from (Vovk, Gammerman and Shafer, 2005).
-        """
-        rank = math.ceil((self.n + 1) * confidence - 1e-9)
-        if rank > self.n:
-            needed = math.ceil(confidence / (1 - confidence) - 1e-9)
-            raise ValueError(
-                f"a conformal limit with confidence={confidence:g} needs at least {needed:,} held-out rows, "
-                f"got {self.n:,}. Pass more rows, hold out a larger share, or choose a lower confidence."
-            )
-        return self._with_below(rank - 1)
-
     def limit(self, confidence: float) -> HeldOutLimit:
         """The limit that a share 1 - ``confidence`` of normal rows exceeds."""
         if not self.reaches(confidence):
-            raise self._unknown()
+            raise _unknown(self)
         asked = 1 - confidence
         if not self._blocks_differ(asked):
-            return HeldOutLimit(self._at(asked), asked, False, self._is_beyond(asked))
+            return HeldOutLimit(self.level(asked), asked, False, self._n_above(asked) < 0)
         rate = self._lowered_rate(asked)
-        return HeldOutLimit(self._at(rate), rate, True, self._is_beyond(rate))
-
-    def level(self, rate: float) -> float:
-        """The level that exactly a share ``rate`` of these rows exceeds, as far as whole rows and the tail allow."""
-        return self._at(rate)
+        return HeldOutLimit(self.level(rate), rate, True, self._n_above(rate) < 0)
 
     def rate_above(self, limit: float) -> Rate:
         """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands."""
         rates = self._rates(limit)
-        value = self._pooled(rates)
+        value = _pooled(self._rows, rates)
         alike = self.clustering * self.dependence
         above_alone, n_alone = value * self.n / alike, self.n / alike
         low = float(stats.beta.ppf(0.025, above_alone, n_alone - above_alone + 1)) if value > 0 else 0.0
         high = float(stats.beta.ppf(0.975, above_alone + 1, n_alone - above_alone)) if value < 1 else 1.0
-        if self._n_blocks > 1:
+        if _n_blocks(self.n_per_block) > 1:
             variance, n_blocks = self._between(rates)
-            half = float(stats.t.ppf(0.975, self._n_blocks - 1)) * math.sqrt(variance / n_blocks)
+            half = float(stats.t.ppf(0.975, _n_blocks(self.n_per_block) - 1)) * math.sqrt(variance / n_blocks)
             low, high = min(low, max(value - half, 0.0)), max(high, min(value + half, 1.0))
         return Rate(value, low, high)
 
@@ -243,11 +218,6 @@ class HeldOutScores(CopiedInUse):
     def _weights(self) -> Floats:
         return np.where(self.n_per_block > 0, 1.0, 0.0) if self.weights is None else self.weights
 
-    @property
-    def _n_blocks(self) -> int:
-        """Of those with rows."""
-        return int((self.n_per_block > 0).sum())
-
     @cached_property
     def _rows(self) -> Floats:
         """Of each block, the sum of the weights."""
@@ -264,35 +234,15 @@ class HeldOutScores(CopiedInUse):
             int(np.searchsorted(self._from_top, (self.n + self._alike) * rate - self._alike + 1e-9, side="right")) - 1
         )
 
-    def _is_beyond(self, rate: float) -> bool:
-        return self._n_above(rate) < 0
-
-    def _with_below(self, n_below: int) -> float:
-        """The score with so many scores below it, where none has a weight."""
-        place = n_below - (int(self.n) - len(self.largest))
-        if not 0 <= place < len(self.largest):
-            raise self._unknown()
-        return float(self.largest[place])
-
-    def _unknown(self) -> ValueError:
-        if not len(self.largest):
-            return ValueError("no training row has a score, so there is no limit: pass rows with observed cells.")
-        return ValueError(
-            f"only the largest {len(self.largest):,} of {self.n:,.0f} scores were kept. Choose a higher confidence."
-        )
-
-    def _at(self, rate: float) -> float:
-        """The level that a share ``rate`` of new rows exceeds."""
-        if self._is_beyond(rate):
+    def level(self, rate: float) -> float:
+        """The level that a share ``rate`` of rows exceeds, as far as whole rows and the tail allow."""
+        if self._n_above(rate) < 0:
             return float(self._tail_levels(np.array(rate)))
         return float(self.largest[max(len(self.largest) - 1 - self._n_above(rate), 0)])
 
     def _rates(self, level: float) -> Floats:
         above = np.bincount(self.block[self.largest > level], minlength=len(self.n_per_block))
         return np.asarray(above / np.maximum(self.n_per_block, 1))
-
-    def _pooled(self, rates: Floats) -> float:
-        return float((rates * self._rows).sum() / self.n)
 
     def _between(self, rates: Floats) -> tuple[float, float]:
         """Variance of the rate over blocks, and how many blocks it rests on."""
@@ -308,29 +258,25 @@ class HeldOutScores(CopiedInUse):
         """
         if not self._blocks_differ(1 - confidence, _CLEARLY):
             return None
-        rates = self._rates(self._tested_level(1 - confidence))
+        rates = self._rates(self.level(_tested(self.n, 1 - confidence)))
         worst, ends = int(np.argmax(rates)), np.cumsum(self.n_per_block) / self.n_per_block.sum()
         return float(ends[worst - 1]) if worst else 0.0, float(ends[worst]), float(rates[worst])
 
-    def _tested_level(self, asked: float) -> float:
-        """The level at which blocks are compared."""
-        return self._at(max(asked, min(0.2, _TESTED_ROWS / max(self.n, 1))))
-
     def _blocks_differ(self, asked: float, confidence: float = _DIFFER) -> bool:
-        n_blocks = self._n_blocks
-        tested = max(asked, min(0.2, _TESTED_ROWS / max(self.n, 1)))
+        n_blocks = _n_blocks(self.n_per_block)
+        tested = _tested(self.n, asked)
         if n_blocks < 2 or not self.reaches(1 - tested):
             return False
-        rates = self._rates(self._tested_level(asked))
-        pooled = self._pooled(rates)
+        rates = self._rates(self.level(tested))
+        pooled = _pooled(self._rows, rates)
         spread = float((self._rows * (rates - pooled) ** 2).sum()) / max(pooled * (1 - pooled), 1e-12)
         return spread > self.clustering * float(stats.chi2.ppf(confidence, n_blocks - 1))
 
     def _lowered_rate(self, asked: float) -> float:
         """The largest rate at which the blocks' mean rate plus two standard errors is at most what was asked."""
         for factor in np.arange(1.0, _LARGEST_RAISE - 0.01, -0.05).tolist():
-            rates = self._rates(self._at(asked * factor))
-            pooled = self._pooled(rates)
+            rates = self._rates(self.level(asked * factor))
+            pooled = _pooled(self._rows, rates)
             chance = self.clustering * pooled * (1 - pooled)
             chance *= float(np.average(1 / np.maximum(self.n_per_block, 1), weights=self._weights))
             variance, n_blocks = self._between(rates)
@@ -339,16 +285,16 @@ class HeldOutScores(CopiedInUse):
                 return float(asked * factor)
         return asked * _LARGEST_RAISE
 
-    def _tail(self) -> tuple[float, Floats, float]:
-        """The threshold of the tail, the scores above it, and how many rows they stand for."""
-        wanted = max(float(_FEWEST_IN_TAIL), float(round(_TAIL_SHARE * self.n)))
-        m = min(int(np.searchsorted(self._from_top, wanted - 1e-9)), len(self.largest) - 1)
-        return float(self.largest[-m - 1]), self.largest[len(self.largest) - m :], float(self._from_top[m])
-
     @cached_property
     def _tail_levels(self) -> Levels:
         """Levels as a function of rates, by a distribution that is fitted once."""
-        threshold, top, rows = self._tail()
+        wanted = max(float(_FEWEST_IN_TAIL), float(round(_TAIL_SHARE * self.n)))
+        m = min(int(np.searchsorted(self._from_top, wanted - 1e-9)), len(self.largest) - 1)
+        threshold, top, rows = (
+            float(self.largest[-m - 1]),
+            self.largest[len(self.largest) - m :],
+            float(self._from_top[m]),
+        )
         return levels_beyond(threshold, top, rows / (self.n + self._alike), len(top) / self._alike)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -387,3 +333,57 @@ def discovery_level(p_values: Floats, rate: float) -> float:
     n = len(ordered)
     small = np.flatnonzero(ordered <= rate * np.arange(1, n + 1) / max(n, 1))
     return float(ordered[small[-1]]) if len(small) else -1.0
+
+
+def empirical(tail: HeldOutScores, confidence: float) -> float:
+    """The quantile of the scores, by linear interpolation."""
+    place = confidence * (tail.n - 1)
+    below, above = (_with_below(tail, round_(place)) for round_ in (math.floor, math.ceil))
+    return below + (place - math.floor(place)) * (above - below)
+
+
+def conformal(tail: HeldOutScores, confidence: float) -> float:
+    """A limit that a new row exceeds with probability 1 - confidence at most, whatever the distribution.
+
+    The ceil((n + 1) confidence)-th smallest score. It needs rows that the model was not fitted to, and new rows that
+    come from where those came from (Vovk, Gammerman and Shafer, 2005).
+    """
+    rank = math.ceil((tail.n + 1) * confidence - 1e-9)
+    if rank > tail.n:
+        needed = math.ceil(confidence / (1 - confidence) - 1e-9)
+        raise ValueError(
+            f"a conformal limit with confidence={confidence:g} needs at least {needed:,} held-out rows, "
+            f"got {tail.n:,}. Pass more rows, hold out a larger share, or choose a lower confidence."
+        )
+    return _with_below(tail, rank - 1)
+
+
+def _with_below(tail: HeldOutScores, n_below: int) -> float:
+    """The score with so many scores below it, where none has a weight."""
+    place = n_below - (int(tail.n) - len(tail.largest))
+    if not 0 <= place < len(tail.largest):
+        raise _unknown(tail)
+    return float(tail.largest[place])
+
+
+def _unknown(tail: HeldOutScores) -> ValueError:
+    if not len(tail.largest):
+        return ValueError("no training row has a score, so there is no limit: pass rows with observed cells.")
+    return ValueError(
+        f"only the largest {len(tail.largest):,} of {tail.n:,.0f} scores were kept. Choose a higher confidence."
+    )
+
+
+def _n_blocks(n_per_block: Counts) -> int:
+    """Of those with rows."""
+    return int((n_per_block > 0).sum())
+
+
+def _pooled(rows: Floats, rates: Floats) -> float:
+    """The rate of all blocks together, each as heavy as its rows."""
+    return float((rates * rows).sum() / rows.sum())
+
+
+def _tested(n: float, asked: float) -> float:
+    """The rate at whose level blocks are compared."""
+    return max(asked, min(0.2, _TESTED_ROWS / max(n, 1)))

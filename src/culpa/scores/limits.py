@@ -14,14 +14,14 @@ from culpa._core.choices import LIMIT_KINDS, one_of
 from culpa._core.types import Floats
 from culpa.models import FittedModel
 from culpa.models.scatter import Scatter
-from culpa.scores.held_out import HeldOutScores
+from culpa.scores.held_out import HeldOutScores, conformal, empirical
 from culpa.scores.score import Score
 
 # limits from scores of rows; the others are formulas
 _QUANTILES: dict[str, Callable[[HeldOutScores, float], float]] = {
     "held-out": lambda tail, confidence: tail.limit(confidence).value,
-    "empirical": HeldOutScores.empirical,
-    "conformal": HeldOutScores.conformal,
+    "empirical": empirical,
+    "conformal": conformal,
 }
 FROM_ROWS = tuple(_QUANTILES)
 
