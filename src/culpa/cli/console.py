@@ -1,6 +1,7 @@
 """What commands say to people: messages on standard error, one-sentence errors, progress on a terminal."""
 
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -163,10 +164,13 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator["Listener"]:
     if source.live or not _has_bar(quiet=quiet):
         yield Listener(warning=warn)
         return
-    bar, step = ProgressBar(), [""]
+    bar, step, began = ProgressBar(), [""], time.monotonic()
 
     def draw(rows: int) -> None:
-        bar(min(source.share() or 0.0, _ALMOST), ", ".join(filter(None, (count(rows, "row"), *step))))
+        share, seconds = source.share() or 0.0, max(time.monotonic() - began, 1e-3)
+        left = f"{seconds * (1 - share) / share:,.0f} s left" if share else ""
+        parts = (count(rows, "row"), f"{rows / seconds:,.0f}/s", left, *step)
+        bar(min(share, _ALMOST), ", ".join(filter(None, parts)))
 
     def note(text: str) -> None:
         step[0] = text
