@@ -590,5 +590,7 @@ def test_fail_on_anomaly_and_default_name(folder, monkeypatch):
     monkeypatch.chdir(folder)
     run("report", "new.csv", "-m", "plant.culpa", "--fail-on-anomaly", code=3)
     assert (folder / "report.html").stat().st_size > 4e6
+    run("report", "new.csv", "-m", "plant.culpa")  # replaces a report, and nothing else
+    (folder / "report.html").write_text("mine")
     assert "already exists" in run("report", "new.csv", "-m", "plant.culpa", code=2).stderr
     run("report", "new.csv", "-m", "plant.culpa", "--force")
