@@ -47,7 +47,7 @@ def _answer(rows: dd.DataFrame, detector: PCADetector, answers: type) -> dd.Data
 
     def answer(frame: pd.DataFrame) -> pd.DataFrame:
         batch = pa.RecordBatch.from_pandas(frame, preserve_index=False)
-        answer = answers(kept_detector(model).fitted, batch.schema)
+        answer = answers(kept_detector(model), batch.schema)
         return answer(batch).to_pandas().set_axis(frame.index)
 
     return rows.map_partitions(answer, meta=answer(rows._meta))  # an empty table with the columns of the answer
