@@ -61,10 +61,10 @@ def claim_explanation(n_rows: int, n_columns: int, bytes_per_row: float, n_toget
     claim(n_rows * bytes_per_row + work, what, "Explain fewer rows at a time.")
 
 
-def claim_orders(n_orders: int, n_columns: int, n_replicates: int) -> None:
-    """`claim` what orders of many players and their weights need."""
-    what = f"sampling {n_orders:,} orders of {n_columns:,} players"
-    claim(8.0 * (n_replicates + 3) * n_orders * n_columns, what, "Raise the tolerance, or put columns into groups.")
+def claim_sample(n_samples: int, n_columns: int) -> None:
+    """`claim` what samples of many players need."""
+    what = f"sampling {n_samples:,} times {n_columns:,} players"
+    claim(8.0 * 3 * n_samples * n_columns, what, "Raise the tolerance, or put columns into groups.")
 
 
 def claim_square(n_features: int, what: str, copies: int = 2) -> None:

@@ -13,18 +13,7 @@ from llvmlite import ir
 from numba import TypingError, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from culpa._kernels.vectors import (
-    FAST_MATH,
-    LANES,
-    TILE,
-    count_bits,
-    gather,
-    lanes_of_zero,
-    load,
-    store,
-    tile_of_zero,
-    width_of,
-)
+from culpa._kernels.vectors import FAST_MATH, LANES, lanes_of_zero, load, store, width_of
 
 _INDEX = ir.IntType(32)
 _unsigned = np.uint64  # for an unsigned index numba does not generate code that handles negative indices
@@ -47,7 +36,7 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, kind, kind.vector)
 
 
-_lanes, _tile = _Lanes(LANES), _Lanes(TILE)
+_lanes = _Lanes(LANES)
 
 
 def _check(array):
@@ -68,7 +57,7 @@ def _zeros(lanes):
     return zeros
 
 
-_zero_lanes, _zero_tile = _zeros(_lanes), _zeros(_tile)
+_zero_lanes = _zeros(_lanes)
 
 
 @intrinsic
@@ -93,23 +82,6 @@ def _store(typing, array, index, value):
         return context.get_dummy_value()
 
     return types.none(array, types.intp, value), generate
-
-
-@intrinsic
-def _gather(typing, array, index, distances):
-    _check(array)
-
-    def generate(context, builder, signature, arguments):
-        vector = ir.Constant(_lanes.vector, ir.Undefined)
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        steps = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        for lane in range(LANES):
-            step = builder.load(builder.gep(steps, [ir.Constant(_INDEX, lane)]))
-            number = builder.load(builder.gep(data, [builder.add(arguments[1], step)]))
-            vector = builder.insert_element(vector, number, ir.Constant(_INDEX, lane))
-        return vector
-
-    return _lanes(array, types.intp, distances), generate
 
 
 def _broadcast(context, builder, kind, value, lanes):
@@ -149,11 +121,6 @@ def _():
     return lambda: _zero_lanes()
 
 
-@overload(tile_of_zero)
-def _():
-    return lambda: _zero_tile()
-
-
 @overload(width_of)
 def _(like):
     width = like.width if isinstance(like, _Lanes) else 1
@@ -173,20 +140,3 @@ def _(array, index, value):
         array[_unsigned(index)] = value
 
     return (lambda array, index, value: _store(array, index, value)) if isinstance(value, _Lanes) else store_number
-
-
-@overload(gather)
-def _(array, index, distances, like):
-    if isinstance(like, _Lanes):
-        return lambda array, index, distances, like: _gather(array, index, distances)
-    return lambda array, index, distances, like: array[_unsigned(index + distances[0])]
-
-
-@intrinsic
-def _population(typing, word):
-    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
-
-
-@overload(count_bits)
-def _(word):
-    return lambda word: _population(word)

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 4  # numbers of one AVX2 instruction
-TILE = 2 * LANES  # numbers of two vectors, which go through a loop together and share what is read in it
 # Products may be fused into sums and sums reordered, but NaN and infinity keep their meaning.
 FAST_MATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
@@ -26,11 +25,6 @@ FAST_MATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 def lanes_of_zero() -> Any:
     """A vector of zeros."""
     return np.zeros(LANES)
-
-
-def tile_of_zero() -> Any:
-    """Two vectors of zeros that are used as one."""
-    return np.zeros(TILE)
 
 
 def width_of(like: Any) -> int:
@@ -46,21 +40,3 @@ def load(array: NDArray[np.float64], offset: int, like: Any) -> Any:
 def store(array: NDArray[np.float64], offset: int, value: Any) -> None:
     """Write a number or a vector to ``offset`` and the places after it."""
     array[offset : offset + np.size(value)] = value
-
-
-def gather(array: NDArray[np.float64], offset: int, distances: NDArray[np.int64], like: Any) -> Any:
-    """For each lane of ``like``, the number that lies that lane's distance after ``offset``."""
-    found = array[offset + distances[: np.size(like)]]
-    return found if np.ndim(like) else found[0]
-
-
-def count_bits(word: Any) -> int:
-    """How many bits of an unsigned integer are set."""
-    return int(word).bit_count()
-
-
-def aligned_zeros(size: int) -> NDArray[np.float64]:
-    """An array that begins where a line of the cache does: a vector that lies across two lines takes twice as long."""
-    room = np.zeros(size + TILE)
-    start = -(room.ctypes.data // 8) % TILE
-    return room[start : start + size]

@@ -36,8 +36,9 @@ from culpa.ranking import contributions
 from culpa.scores import GameSettings, Score
 from culpa.scores.subject import Subject, subject_of
 from culpa.shapley import PartialOrder, Players, QuadraticForms, Shares
-from culpa.shapley.engine import Engine, Settings
+from culpa.shapley.engine import Engine
 from culpa.shapley.leading import Doubts
+from culpa.shapley.plan import Settings
 from culpa.shapley.simulated import Simulation, draws_within
 
 _REFERENCE_ROWS = 48

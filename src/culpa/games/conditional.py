@@ -25,13 +25,12 @@ import numpy as np
 from culpa._core.types import Array, Floats, Positions
 from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
 from culpa._kernels.factored_steps import FACTORED, factored_model
-from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob, TreeModel
 from culpa.games.bases import Expected, Quadratic
 from culpa.games.coordinates import axes_of
 from culpa.games.elimination import OPERATIONS, Elimination
-from culpa.games.game import Axes, Coalitions, Cost, FactoredCoalitions
-from culpa.games.latent import Latent, array_cost, isotropic_weights, values_of
+from culpa.games.game import Axes, Coalitions, Cost
+from culpa.games.latent import Latent, array_cost, isotropic_weights, shrinkage, values_of
 from culpa.games.marginals import Marginals
 from culpa.games.student import SLOWER, Student
 from culpa.models.latent import RELATIVE_FLOOR
@@ -39,6 +38,10 @@ from culpa.models.latent import RELATIVE_FLOOR
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
+_MARGINALS_KEEP_DIGITS = (
+    1e-9  # the same for contributions of all players at once, whose samples have three or four digits
+)
+_ALIKE = 1e-12  # relative difference of weights that are the same but for rounding
 # The same for quadratic forms: in the rows' own coordinates, and on axes, where they serve all models but those with
 # Student-t tails. The forms of these are steep along some directions of the noise and flat along others.
 _FORMS_KEEP_DIGITS, _FORMS_ON_AXES_KEEP_DIGITS, _STUDENT_FORMS_ON_AXES_KEEP_DIGITS = 1e-4, 0.9 * RELATIVE_FLOOR, 1e-9
@@ -62,10 +65,6 @@ class Conditional(Expected[Quadratic]):
     def quadratic(self) -> bool:
         """Yes: the conditional mean is linear in the row."""
         return True
-
-    def filled_in(self, X: Floats) -> Floats | None:
-        """At the conditional mean, for Gaussian rows."""
-        return None if self._tail else self.score.gaussian.impute(X)
 
     @cached_property
     def cost(self) -> Cost:
@@ -103,15 +102,6 @@ class Conditional(Expected[Quadratic]):
             return gaussian
         return Student.start(gaussian, self._tail, self.base_value, X, len(queues))
 
-    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
-        """Both walks have steps that factorise; that of Student-t rows has not."""
-        return None if self._tail else self.start_gaussian(X, queues, branching=False)
-
-    @property
-    def factorises(self) -> bool:
-        """For Gaussian rows."""
-        return not self._tail
-
     def start_gaussian(self, X: Array, queues: Positions, *, branching: bool) -> Elimination | Latent:
         """`start`, as if rows were Gaussian."""
         if self._well_conditioned and (branching or self._isotropic is None):
@@ -140,20 +130,17 @@ class Conditional(Expected[Quadratic]):
             lambda: factored_model(g.loadings[queue], psi, a, b, X[:, queue], self.base_value),
         )
 
-    def order_walk(self, X: Array) -> OrderWalk | None:
-        """In the latent variables, if features are alike."""
-        if self._tail or self._isotropic is None or not isinstance(X, np.ndarray):
-            return None
-        (a, b), g = self._isotropic, self.score.gaussian
-        return OrderWalk(g.loadings, float(g.noise_variance), a, b, X)
-
-    @property
+    @cached_property
     def marginals(self) -> Marginals | None:
-        """If features are alike, and noise is not tiny."""
-        if self._tail or self._isotropic is None or not self._well_conditioned:
+        """Of Gaussian rows, unless noise is so small that too few digits would be left."""
+        if self._tail or self._noise_ratio < _MARGINALS_KEEP_DIGITS:
             return None
-        (a, b), g = self._isotropic, self.score.gaussian
-        return Marginals(g.loadings, float(g.noise_variance), a, b)
+        g, b = self.score.gaussian, self.score.latent_weights
+        alpha = self.score.residual_weights * g.noise
+        found = Marginals(g.loadings, g.noise, alpha, b, g.decoder - g.loadings)
+        if np.ptp(alpha) <= _ALIKE * alpha.max():
+            found = Marginals(g.loadings, g.noise, alpha, b - alpha[0] * shrinkage(g))
+        return found if found.fits else None
 
     def deciding_order(self, players: list[list[int]]) -> list[int]:
         """With tiny noise, features that others predict well decide first among equally large players, to keep digits."""

@@ -32,7 +32,7 @@ from culpa.games.arrays import as_array_like, gather_columns
 from culpa.games.bases import Quadratic
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import Elimination
-from culpa.games.game import FactoredCoalitions, Game
+from culpa.games.game import Coalitions, Game
 from culpa.games.latent import Posterior
 
 
@@ -76,15 +76,11 @@ class ConditionalForm(Conditional):
         """Compiled forms have no linear part, so an offset keeps values from being compiled."""
         return not self._shifted
 
-    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions:
-        """Both walks have steps that factorise."""
-        return self.start(X, queues, branching=False)
-
     def values(self, X: Array, members: Array) -> Array:
         """One by one: the latent variables alone do not tell the value of a form."""
         return Game.values(self, X, members)
 
-    def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """By elimination where it is accurate enough."""
         if not self._well_conditioned:
             return FormWalk.start(self.score, X, queues)
@@ -119,6 +115,11 @@ class ConditionalForm(Conditional):
         """The form may be about latent variables, for which elimination needs more noise."""
         return self._noise_ratio >= WELL_CONDITIONED
 
+    @property
+    def marginals(self) -> None:
+        """A form has no weights of residuals."""
+        return None
+
     @cached_property
     def _isotropic(self) -> None:
         """Features are never alike."""
@@ -146,11 +147,6 @@ class FormWalk(Posterior):
 
     def join(self) -> tuple[Self, Array]:
         """The step above."""
-        after, delta, slope, constant = self.join_factored()
-        return after, delta * slope + constant[:, None]
-
-    def join_factored(self) -> tuple[Self, Array, Array, Array]:
-        """The same with the change of value as delta * slope + constant; linear in the rows where there is no offset."""
         xp, seen = array_namespace(self.root), self.see()
         delta, here = seen.delta, seen.marks(self.outside.shape[1])
         outside = self.outside * (1 - here)
@@ -159,4 +155,4 @@ class FormWalk(Posterior):
         curvature = xp.sum(h * h, axis=1)
         rho = self.rho + h[:, :, None] * delta[:, None, :]
         after = replace(self, queue=self.queue[:, 1:], root=seen.root, z=seen.z, outside=outside, rho=rho)
-        return after, delta, 2 * cross + curvature[:, None] * delta, -curvature * seen.variance
+        return after, 2 * delta * cross + curvature[:, None] * (delta**2 - seen.variance[:, None])

@@ -21,10 +21,8 @@ Everything else has a default that works, and is overridden to be faster:
 | --- | --- | --- |
 | `Game.values` | values of many coalitions at once | calls `Game.value` for each |
 | `Game.start` | coalitions that grow step by step | calls `Game.values` at every step |
-| `Game.start_factored` | the same, with factorised steps | not offered |
 | `Game.tree_job` | the tree of all coalitions by a compiled kernel | not offered |
-| `Game.order_walk` | sampled orders by a compiled kernel | not offered |
-| `Game.marginals` | contributions of all features to one coalition | not offered |
+| `Game.marginals` | contributions of all players to one coalition at once | not offered |
 | `Game.closed_form` | Shapley values by a formula | not offered |
 | `Game.quadratic`, `forms_keep_digits`, `axes`, `scale` | Shapley values as quadratic forms of the row | not offered |
 | `Game.cost` | choosing between exact and sampled values | as for one linear solve per coalition |
@@ -54,7 +52,6 @@ from array_api_compat import array_namespace
 
 from culpa._core.copies import CopiedInUse
 from culpa._core.types import Array, Floats, Mask, Positions
-from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like
 from culpa.games.batch import Batch
@@ -97,15 +94,7 @@ class Coalitions(Protocol):
         ...
 
 
-class FactoredCoalitions(Coalitions, Protocol):
-    """Coalitions whose change of value is a product of two linear functions of the row, plus a constant."""
-
-    def join_factored(self) -> tuple[Self, Array, Array, Array]:
-        """`join`, with the change of value as two factors (B, n) that are linear in the rows, and a constant (B,)."""
-        ...
-
-
-class GaussianCoalitions(FactoredCoalitions, Protocol):
+class GaussianCoalitions(Coalitions, Protocol):
     """Coalitions of Gaussian features, which know how likely the next feature is."""
 
     def surprise(self) -> tuple[Array, Array]:
@@ -167,10 +156,6 @@ class Game(CopiedInUse, ABC):
         """The game of rows in which only some features are observed, (d,); the others are nobody's members."""
         return self
 
-    def filled_in(self, X: Floats) -> Floats | None:
-        """Rows with missing cells at what the others imply; ``None`` if values depend on what is missing (`where`)."""
-        return None
-
     def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions in front of ``queues`` (B, k). ``branching``: whether features will also be skipped."""
         xp = array_namespace(X)
@@ -178,26 +163,13 @@ class Game(CopiedInUse, ABC):
         value = xp.full((len(queues), X.shape[0]), self.base_value, dtype=X.dtype, device=X.device)
         return ValuedCoalitions(self, X, as_array_like(queues, X), members, value)
 
-    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
-        """`start` with steps that factorise, for orders; ``None`` if they do not."""
-        return None
-
-    @property
-    def factorises(self) -> bool:
-        """Whether `start_factored` offers something."""
-        return False
-
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob | None:
         """All coalitions by a compiled kernel, features in the order in which they decide; ``None`` if there is none."""
         return None
 
-    def order_walk(self, X: Array) -> OrderWalk | None:
-        """Sampled orders by a compiled kernel; ``None`` if there is none."""
-        return None
-
     @property
     def marginals(self) -> Marginals | None:
-        """Contributions of all features to a coalition at once; ``None`` if they would have to be computed one by one."""
+        """Contributions of all players to a coalition at once; ``None`` if they would have to be computed one by one."""
         return None
 
     @property

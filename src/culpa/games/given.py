@@ -8,7 +8,8 @@ import numpy as np
 
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games.bases import Relative
-from culpa.games.game import Coalitions, Cost, FactoredCoalitions, Game
+from culpa.games.game import Coalitions, Cost, Game
+from culpa.games.marginals import Marginals
 
 # Steps are taken with arrays, not by a compiled kernel; these are about the operations that take as long.
 _SLOWER, _AT_LEAST = 12.0, 400.0
@@ -52,19 +53,14 @@ class Given(Relative):
             coalitions, _ = coalitions.join()
         return coalitions
 
-    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions | None:
-        """The same, if the game's own steps factorise."""
-        coalitions = self.game.start_factored(X, self._behind(queues))
-        if coalitions is None:
-            return None
-        for _ in self.known:
-            coalitions, _ = coalitions.join()
-        return coalitions
-
     @property
-    def factorises(self) -> bool:
-        """As in the game."""
-        return self.game.factorises
+    def marginals(self) -> Marginals | None:
+        """Those of the game: given features are in every coalition."""
+        return self.game.marginals
+
+    def total(self, X: Floats, observed: Positions) -> Floats:
+        """That of the game, counted from nothing."""
+        return self.game.total(X, observed)
 
     def deciding_order(self, players: list[list[int]]) -> list[int]:
         """As in the game."""

@@ -8,8 +8,8 @@ feature j with loadings w and noise variance psi joins:
     R <- R - variance y f^T / (variance + sqrt(variance psi))
 
 R rather than R R^T is updated because noise of 1e-12 of the first eigenvalue would cost R R^T all its digits. Compiled
-walks update triangular factors of it instead (`culpa._kernels.orders`, `culpa._kernels.factored_steps`). These are as
-accurate and cheaper, but not with arrays.
+walks update triangular factors of it instead (`culpa._kernels.factored_steps`). These are as accurate and cheaper, but not
+with arrays.
 
 The score weighs residuals rho (by a) and latent variables (by b). Its conditional expectation changes with rho and z,
 and rho changes by delta times
@@ -54,16 +54,16 @@ from culpa.models import LatentGaussian
 
 def isotropic_weights(score: Quadratic) -> tuple[float, Floats] | None:
     """``(a, b')`` of the formula above, or ``None`` where features differ in noise or weight."""
-    return weights_where_alike(score.gaussian, score.residual_weights, score.latent_weights)
-
-
-def weights_where_alike(g: LatentGaussian, weights: Floats, latent_weights: Floats) -> tuple[float, Floats] | None:
-    """The same of the weights of residuals and of latent variables."""
+    g, weights = score.gaussian, score.residual_weights
     if np.ndim(g.noise_variance) or (weights != weights[0]).any():
         return None
     a, psi = float(weights[0]), float(g.noise_variance)
-    shrinkage = 1.0 if g.reconstruction == "posterior" else (1 + g.signal) / np.where(g.signal > 0, g.signal, 1.0)
-    return a, latent_weights - a * psi * shrinkage
+    return a, score.latent_weights - a * psi * shrinkage(g)
+
+
+def shrinkage(g: LatentGaussian) -> Floats | float:
+    """(1 + g) / g of each latent variable, or 1 for the posterior reconstruction."""
+    return 1.0 if g.reconstruction == "posterior" else (1 + g.signal) / np.where(g.signal > 0, g.signal, 1.0)
 
 
 def array_cost(p: int) -> tuple[float, float]:

@@ -35,15 +35,14 @@ import numpy as np
 
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._kernels.elimination_steps import ELIMINATION, elimination_model
-from culpa._kernels.orders import OrderWalk
 from culpa._kernels.tree import TreeJob
 from culpa.games.arrays import as_array_like, gather_columns, gather_pairs
 from culpa.games.bases import Quadratic, Relative
 from culpa.games.batch import Batch
 from culpa.games.conditional import Conditional
 from culpa.games.elimination import OPERATIONS
-from culpa.games.game import Cost, FactoredCoalitions
-from culpa.games.latent import weights_where_alike
+from culpa.games.game import Coalitions, Cost
+from culpa.games.marginals import Marginals
 from culpa.models import LatentGaussian
 
 # The kernels subtract a trace term, 1 per feature. With rows 2^40 times as large and a score 2^-80 times, the values stay
@@ -106,13 +105,9 @@ class Minimal(Relative):
         """The score itself, which knows how to treat missing cells."""
         return self.score(X)
 
-    def start(self, X: Array, queues: Positions, *, branching: bool) -> FactoredCoalitions:
+    def start(self, X: Array, queues: Positions, *, branching: bool) -> Coalitions:
         """Empty coalitions: everybody has moved."""
         return _Walk(gather_pairs(self.P, queues, X), gather_columns(self.moves(X), queues))
-
-    def start_factored(self, X: Array, queues: Positions) -> FactoredCoalitions:
-        """A step is the square of a linear function of the row."""
-        return self.start(X, queues, branching=False)
 
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob:
         """By elimination."""
@@ -123,15 +118,13 @@ class Minimal(Relative):
             lambda: elimination_model(P, _TINY * P, _LARGE * self.moves(X)[:, queue], 0.0),
         )
 
-    def order_walk(self, X: Array) -> OrderWalk | None:
-        """In the latent variables of a Gaussian whose covariance is P."""
+    @cached_property
+    def marginals(self) -> Marginals | None:
+        """Those of the Mahalanobis distance of a Gaussian whose covariance is P, without their constants."""
         g = self._latent
-        # of the Mahalanobis distance
-        weights = weights_where_alike(g, 1 / g.noise, 1 / g.latent_variance)
-        if weights is None or not isinstance(X, np.ndarray):
-            return None
-        a, b = weights
-        return OrderWalk(g.loadings, float(g.noise_variance), _TINY * a, _TINY * b, _LARGE * self.moves(X))
+        ones, zeros = np.ones(g.n_features), np.zeros(g.n_components)
+        found = Marginals(g.loadings, g.noise, ones, zeros, trace=0.0, moves=self.moves)
+        return found if found.fits else None
 
     @cached_property
     def cost(self) -> Cost:
@@ -190,18 +183,13 @@ class _Walk(Batch):
 
     def join(self) -> tuple[Self, Array]:
         """The value grows by delta_j^2 / V_jj."""
-        after, g, delta, _ = self.join_factored()
-        return after, g * delta
-
-    def join_factored(self) -> tuple[Self, Array, Array, Array]:
-        """The same as two factors, and no constant."""
         delta = self.delta[:, 0, :]
         gain = self.V[:, 1:, 0] / self.V[:, 0:1, 0]
         after = type(self)(
             self.V[:, 1:, 1:] - gain[:, :, None] * self.V[:, 0:1, 1:],
             self.delta[:, 1:, :] - gain[:, :, None] * delta[:, None, :],
         )
-        return after, delta / self.V[:, 0, 0][:, None], delta, 0.0 * self.V[:, 0, 0]
+        return after, delta**2 / self.V[:, 0, 0][:, None]
 
     def skip(self) -> Self:
         """Drop the feature: no other feature needs it any more."""

@@ -19,7 +19,7 @@ from culpa._kernels.tree import FEWEST_PLAYERS, Tree
 from culpa.games import Coalitions, Game
 from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley import on_gpu
-from culpa.shapley.shares import Players, Progress, Shares, join_player, queue_of, skip_player
+from culpa.shapley.shares import Players, Progress, Shares, join_player, part_of, queue_of, skip_player
 
 Bits = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ def exact(
     else:
         chunks, values = row_chunks(X, max(1, at_once >> min(len(players), 10))), []
         for done, rows in enumerate(chunks):
-            report = None if progress is None else _part(progress, done, len(chunks))
+            report = part_of(progress, done, len(chunks))
             values.append(_walk_arrays(game, rows, players, at_once, report))
         result = xp.concat(values, axis=0) if values else xp.zeros((0, len(players)), dtype=X.dtype, device=X.device)
     return Shares(result, xp.zeros_like(result), 1 << len(players), 0)
@@ -178,7 +178,3 @@ def _grow(coalitions: Coalitions, value: Array, sizes: list[int]) -> Array:
 
 def _empty_value(game: Game, X: Array) -> Array:
     return array_namespace(X).full((1, X.shape[0]), game.base_value, dtype=X.dtype, device=X.device)
-
-
-def _part(progress: Progress, done: int, of: int) -> Progress:
-    return lambda share, error: progress((done + share) / of, error)

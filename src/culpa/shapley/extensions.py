@@ -15,16 +15,16 @@ import numpy as np
 from culpa._core.types import Positions
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.partial_order import PartialOrder
-from culpa.shapley.rules import N_NETS, Rule, averaging_rule
+from culpa.shapley.rules import N_REPLICATES, OrderRule
 
 _MOST_COUNTED = 200_000  # down-sets of a part: counting them takes about a second
 
 
-@lru_cache(maxsize=16)
-def extension_rule(order: PartialOrder, log2_net: int, seed: int) -> Rule:
-    """As many sets of 2^log2_net random admissible orders as the default rule has nets; each is a replicate."""
-    orders = draw(order, N_NETS << log2_net, np.random.default_rng(seed))
-    return averaging_rule(np.split(orders, N_NETS))
+@lru_cache(maxsize=4)
+def extension_rule(order: PartialOrder, log2_orders: int, seed: int) -> OrderRule:
+    """So many random admissible orders in each replicate."""
+    orders = draw(order, N_REPLICATES << log2_orders, np.random.default_rng(seed))
+    return OrderRule(orders.reshape(N_REPLICATES, -1, len(order)))
 
 
 def draw(order: PartialOrder, n_orders: int, rng: np.random.Generator) -> Positions:

@@ -1,7 +1,7 @@
 """Quadratic forms: if a game's values are quadratic in the row, so are its Shapley values.
 
-phi_i(x) = x^T F_i x + c_i, where F and c depend only on the model. They are computed once, by the exact engine or by a
-sampling rule (with one F per replicate, for standard errors). After that, a million rows are one matrix product. F_i is
+phi_i(x) = x^T F_i x + c_i, where F and c depend only on the model. They are computed once, by the exact engine or by
+sampling (with one F per replicate, for standard errors). After that, a million rows are one matrix product. F_i is
 stored as the coefficients of the products x_a x_b, a <= b.
 
 Every pattern of missing features is a game of its own. Its forms are those of the ``features`` that are observed.
@@ -16,7 +16,6 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from culpa._core.choices import DeviceName
-from culpa._core.threads import in_threads, n_threads, one_blas_thread
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
 from culpa.shapley import on_gpu
@@ -24,12 +23,7 @@ from culpa.shapley.asymmetric import asymmetric
 from culpa.shapley.down_sets import DownSets
 from culpa.shapley.exact import exact
 from culpa.shapley.form_evaluation import evaluate_elsewhere, evaluate_threaded, n_products, upper
-from culpa.shapley.permutation import replicated, steps, summarise, usable_order_walk
-from culpa.shapley.rules import Rule
-from culpa.shapley.shares import Players, Progress, Shares
-
-# numbers of linear forms held at a time while a rule is compiled, and of those by replicate on a GPU
-_FORM_NUMBERS, _FORM_NUMBERS_ON_GPU = 1 << 22, 1 << 27
+from culpa.shapley.shares import Players, Progress, Shares, summarise
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +43,7 @@ class QuadraticForms:
 
     def __call__(self, X: Array, *, n_jobs: int | None = -1, device: DeviceName = "auto") -> Shares:
         """Shapley values of rows, with standard errors where they were sampled."""
-        there = on_gpu.rows_for_forms(X, self.coefficients.size, device)
+        there = on_gpu.rows_there(X, float(len(X)) * self.coefficients.size, device)
         if there is not None:
             shares = self._evaluate(there, n_jobs)
             return shares._replace(values=on_gpu.to_numpy(shares.values), std_error=on_gpu.to_numpy(shares.std_error))
@@ -134,131 +128,14 @@ def compile_exact(
     return _from_probes(game, axes, shares.values[None], shares.n_evaluations)
 
 
-def compile_rule(
-    game: Game,
-    players: Players,
-    rule: Rule,
-    *,
-    features: Positions | None = None,
-    n_jobs: int | None = -1,
-    progress: Progress | None = None,
-    device: DeviceName = "auto",
-) -> QuadraticForms:
-    """Forms of a sampling rule, one per replicate: the same numbers as walking the rule, up to rounding.
-
-    If the steps of a game do not factorise, the rows that determine a quadratic function are walked. ``features`` are
-    those that rows have, if not all.
-    """
-    axes = _axes(game, features)
-    if not game.factorises:
-        values = replicated(game, _probes(axes), players, rule, n_jobs=n_jobs, progress=progress, device=device)
-        return _from_probes(game, axes, values, rule.n_evaluations)
-    unit = axes if game.axes is not None else np.eye(game.n_features)[slice(None) if features is None else features]
-    d, n_players = len(unit), len(players)
-    operations = rule.n_evaluations * 2.0 * rule.n_replicates * d**2
-    there = None
-    if d == game.n_features:  # the kernels know no rows that lack features
-        there = on_gpu.order_walk(game, unit, operations, device, rule.n_replicates * float(d) ** 3)
-    sums = _form_sums(game, unit, players, rule, there, n_jobs, progress)
-    coefficients = _packed(on_gpu.to_numpy(sums.matrices).transpose(2, 0, 1, 3))
-    constants = on_gpu.to_numpy(sums.constants)
-    # what the weights leave over of the score is shared out equally, as when the rule is walked
-    coefficients += (_packed(on_gpu.to_numpy(sums.total)) / len(rule.orders) - coefficients.sum(axis=1))[
-        :, None, :
-    ] / n_players
-    constants += (sums.total_constant / len(rule.orders) - constants.sum(axis=1))[:, None] / n_players
-    return QuadraticForms(np.ascontiguousarray(coefficients), constants, d, rule.n_evaluations, _coordinates(game))
-
-
-def _form_sums(
-    game: Game,
-    unit: Floats,
-    players: Players,
-    rule: Rule,
-    there: on_gpu.OrdersOnGpu | None,
-    n_jobs: int | None,
-    progress: Progress | None,
-) -> "_FormSums":
-    """Sums over all orders; ``there`` is their walk on a GPU, if one does it."""
-    d = len(unit)
-    if there is None:
-        sums = _FormSums(np, players, rule, d)
-        batch = max(n_threads(n_jobs), _FORM_NUMBERS // game.n_features**2)
-    else:
-        sums = _FormSums(there.xp, players, rule, d)
-        batch = max(1, _FORM_NUMBERS_ON_GPU // (rule.n_replicates * d**2))
-    for start in range(0, len(rule.orders), batch):
-        which = slice(start, start + batch)
-        queues = steps(players, rule.orders[which])[0]
-        if there is None:
-            sums.add(which, _linear_forms(game, unit, queues, n_jobs), n_jobs)
-        else:
-            sums.add(which, there.factors(queues), 1)
-        if progress is not None:
-            progress(min(1.0, (start + batch) / len(rule.orders)), None)
-    return sums
-
-
-class _FormSums:
-    """Weighted sums over orders of products of linear forms, by player, and their unweighted total.
-
-    They are arrays of ``xp``: NumPy, or the library of a GPU.
-    """
-
-    def __init__(self, xp: Any, players: Players, rule: Rule, d: int) -> None:
-        self._xp, self._players, self._rule, self._d = xp, players, rule, d
-        self.matrices = xp.zeros((len(players), d, rule.n_replicates, d))
-        self.constants = xp.zeros((rule.n_replicates, len(players)))
-        self.total, self.total_constant = xp.zeros((d, d)), 0.0
-
-    def add(self, which: slice, forms: tuple[Any, Any, Any], n_jobs: int | None) -> None:
-        """Add the orders ``which`` with these linear forms."""
-        delta, slope, constant = forms
-        d, n_replicates = self._d, self._rule.n_replicates
-
-        def add_player(player: int) -> None:
-            weights = self._xp.asarray(self._rule.weights[:, which, player])  # (replicates, B)
-            for feature in self._players[player]:
-                weighted = weights.T[:, :, None] * slope[feature][:, None, :]  # (B, replicates, d)
-                product = delta[feature].T @ weighted.reshape(len(weighted), n_replicates * d)
-                self.matrices[player] += product.reshape(d, n_replicates, d)
-                self.constants[:, player] += weights @ constant[feature]
-
-        in_threads(add_player, range(len(self._players)), n_jobs)
-        with one_blas_thread():
-            self.total += delta.reshape(-1, d).T @ slope.reshape(-1, d)
-        self.total_constant += float(constant.sum())
-
-
-def _packed(matrices: Floats) -> Floats:
+def packed(matrices: Floats) -> Floats:
     """Coefficients of the products x_a x_b, a <= b, in x^T M x, for matrices (..., d, d)."""
     first, second = np.triu_indices(matrices.shape[-1])
     return np.asarray(matrices[..., first, second] + np.where(first < second, matrices[..., second, first], 0.0))
 
 
-def _linear_forms(game: Game, unit: Floats, queues: Positions, n_jobs: int | None) -> tuple[Floats, Floats, Floats]:
-    """Each step's change of value as (delta . x)(slope . x) + constant, by feature.
-
-    Delta and slope are (d, B, units), one number for each row of ``unit``. Constants are (d, B).
-    """
-    n_orders, d, n_units = len(queues), game.n_features, len(unit)
-    compiled = usable_order_walk(game, unit, queues.size * (game.cost.order_coalition + n_units * game.cost.order_row))
-    if compiled is not None:
-        parts = np.array_split(queues, min(n_orders, 4 * n_threads(n_jobs)))
-        deltas, slopes, constants = zip(*in_threads(compiled.factors, parts, n_jobs), strict=True)
-        return np.concatenate(deltas, axis=1), np.concatenate(slopes, axis=1), np.concatenate(constants, axis=1)
-    coalitions = game.start_factored(unit, queues)
-    assert coalitions is not None  # compile_rule has asked before
-    delta, slope = np.zeros((d, n_orders, n_units)), np.zeros((d, n_orders, n_units))
-    constant = np.zeros((d, n_orders))
-    for step in range(queues.shape[1]):
-        coalitions, left, right, rest = coalitions.join_factored()
-        who = queues[:, step], np.arange(n_orders)
-        delta[who], slope[who], constant[who] = left, right, rest
-    return delta, slope, constant
-
-
-def _coordinates(game: Game) -> Floats | None:
+def coordinates_of(game: Game) -> Floats | None:
+    """Coordinates that the forms of a game apply to, if they are not the features."""
     return None if game.axes is None else game.axes.coordinates
 
 
@@ -268,6 +145,13 @@ def forms_from_probes(
     """Forms of any quadratic functions of the row, (replicates, n, functions), found like those of Shapley values."""
     axes = _axes(game, features)
     return _from_probes(game, axes, evaluate(_probes(axes)), n_evaluations)
+
+
+def unit_of(game: Game, features: Positions | None) -> Floats:
+    """Rows that are 1 in one coordinate each, (coordinates, d)."""
+    if game.axes is not None:
+        return game.axes.directions
+    return np.eye(game.n_features)[slice(None) if features is None else features]
 
 
 def _axes(game: Game, features: Positions | None = None) -> Floats:
@@ -297,4 +181,4 @@ def _from_probes(game: Game, axes: Floats, values: Floats, n_evaluations: int) -
         scale = axes.sum(axis=1)
         products /= (scale[first] * scale[second])[:, None]
     coefficients = np.ascontiguousarray(np.moveaxis(products, 1, 2))
-    return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, _coordinates(game))
+    return QuadraticForms(coefficients, constants.copy(), d, n_evaluations, coordinates_of(game))

@@ -36,9 +36,10 @@ since phi_i is twice the sum of coefficients of odd interactions of i, each divi
 """
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,8 @@ from culpa._core.types import Floats
 from culpa.games import Game
 from culpa.games.arrays import row_chunks
 from culpa.shapley.exact import exact
-from culpa.shapley.permutation import summarise
-from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.plan import Settings
+from culpa.shapley.shares import Players, Progress, Shares, summarise
 from culpa.shapley.tolerance import Effort, size_for_tolerance
 
 N_FOLDS = 10
@@ -214,38 +215,55 @@ def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progres
     return summarise(np.concatenate([empty, *parts], axis=1), rule.n_evaluations)
 
 
-def pairs_for_tolerance(
-    game: Game,
-    players: Players,
-    reference: Floats,
-    tolerance: float,
-    *,
-    seed: int,
-    budget: int | None,
-    progress: Progress | None,
-) -> int:
-    """Number of pairs with which the median reference row meets the tolerance, or that the budget of coalitions allows."""
-    n_players = len(players)
-    least = min(1 << n_players, max(_FEWEST_COALITIONS, 2 * (fewest_pairs(n_players) + 1)))
-    if budget is not None and budget < least:
-        raise ValueError(f"max_coalitions={budget} is too few for {n_players} players: at least {least} are needed.")
-    largest = _MOST_PAIRS if budget is None else budget // 2 - 1
-    few = _all_pairs(n_players) if n_players <= _FEW_PLAYERS else 0
-    first = min(max(_FEWEST_PAIRS, 4 * n_players, few), largest)
+class PairedSampling:
+    """Kernel regression with as many pairs as were asked for, or as ``reference`` rows need."""
 
-    def estimate(pairs: int) -> Shares:
-        if values_all(n_players, pairs, budget):
-            return exact(game, reference, players)
-        return kernel(game, reference, players, paired_rule(n_players, pairs_to_draw(n_players, pairs), seed))
+    def __init__(self, game: Game, players: Players, settings: Settings, reference: Callable[[], Floats]) -> None:
+        self.game, self.players, self.settings, self.reference = game, players, settings, reference
 
-    remedy = "Raise the tolerance, use method='permutation', or put features into groups."
-    return size_for_tolerance(
-        estimate,
-        Effort(first, largest, lambda pairs, ratio: math.ceil(pairs * min(4.0, max(1.4, ratio**1.5)))),
-        tolerance,
-        progress,
-        warning=(lambda pairs: (f"{2 * pairs:,} coalitions", remedy)) if budget is None else None,
-    )
+    def values_all(self, n_players: int) -> bool:
+        """Whether all pairs of so many players are valued, so that values are exact."""
+        return values_all(n_players, self._n_pairs, self.settings.max_coalitions)
+
+    def rule(self, n_players: int) -> PairedRule:
+        """Pairs of coalitions of so many players."""
+        return paired_rule(n_players, pairs_to_draw(n_players, self._n_pairs), self.settings.seed)
+
+    def share_out(self, game: Game, rows: Floats, players: Players) -> Shares:
+        """Values of rows."""
+        return kernel(game, rows, players, self.rule(len(players)), progress=self.settings.progress)
+
+    @cached_property
+    def _n_pairs(self) -> int:
+        if self.settings.n_orders is not None:
+            return max(1, self.settings.n_orders * len(self.players) // 2)
+        n_players, budget = len(self.players), self.settings.max_coalitions
+        least = min(1 << n_players, max(_FEWEST_COALITIONS, 2 * (fewest_pairs(n_players) + 1)))
+        if budget is not None and budget < least:
+            raise ValueError(
+                f"max_coalitions={budget} is too few for {n_players} players: at least {least} are needed."
+            )
+        largest = _MOST_PAIRS if budget is None else budget // 2 - 1
+        few = _all_pairs(n_players) if n_players <= _FEW_PLAYERS else 0
+        remedy = "Raise the tolerance, use method='permutation', or put features into groups."
+        return size_for_tolerance(
+            self._try,
+            Effort(
+                min(max(_FEWEST_PAIRS, 4 * n_players, few), largest),
+                largest,
+                lambda pairs, ratio: math.ceil(pairs * min(4.0, max(1.4, ratio**1.5))),
+            ),
+            float(self.settings.tolerance),
+            self.settings.progress,
+            warning=(lambda pairs: (f"{2 * pairs:,} coalitions", remedy)) if budget is None else None,
+        )
+
+    def _try(self, n_pairs: int) -> Shares:
+        n_players, seed = len(self.players), self.settings.seed
+        if values_all(n_players, n_pairs, self.settings.max_coalitions):
+            return exact(self.game, self.reference(), self.players)
+        rule = paired_rule(n_players, pairs_to_draw(n_players, n_pairs), seed)
+        return kernel(self.game, self.reference(), self.players, rule)
 
 
 def _slices(n_rows: int, n_columns: int) -> list[slice]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from culpa._core.words import count
 from culpa.shapley.shares import Progress, Shares
 
 CONFIDENCE = 0.95
+
+Size = TypeVar("Size")
 
 
 def certain_ranks(
@@ -41,10 +44,10 @@ def certain_ranks(
 
 
 def until_certain(
-    sample: Callable[[Floats, int], Shares],
+    sample: Callable[[Floats, Size], Shares],
     rows: Floats,
     k: int,
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     progress: Progress | None = None,
 ) -> Shares:
     """Values of each row from the smallest sample after which its ``k`` most blamed players are certain.

@@ -3,7 +3,7 @@
 | what | kernels | for which games |
 | --- | --- | --- |
 | exact values | `culpa._kernels.cuda.tree` | minimal, and conditional unless noise is tiny and differs between features |
-| sampled orders | `culpa._kernels.cuda.orders` | with a compiled walk over orders: `Game.order_walk` |
+| sampled coalitions | those of CuPy | with contributions at once: `Game.marginals` |
 | compiled forms | those of CuPy | all |
 
 All others stay on the processor.
@@ -17,7 +17,6 @@ from array_api_compat import is_cupy_array, is_torch_array, to_device
 from culpa._core.choices import DeviceName
 from culpa._core.types import Array, Floats
 from culpa._kernels.cuda import device as gpu
-from culpa._kernels.cuda.orders import OrdersOnGpu as OrdersOnGpu
 from culpa._kernels.cuda.states import kind_of
 from culpa._kernels.cuda.tree import walk_on_gpu
 from culpa.games import Game
@@ -25,7 +24,6 @@ from culpa.games.arrays import as_array_like
 from culpa.shapley.shares import Players, Progress, queue_of
 
 SPEED = gpu.SPEED
-_ORDER_OPERATION = 0.5  # of sampled orders: how long it takes the processor, relative to one of exact values
 
 
 def serves(game: Game) -> bool:
@@ -66,7 +64,7 @@ def values(
     cost = game.cost.tree_coalition + game.cost.tree_row * X.shape[0]
     if device == "auto" and not gpu.LOADING.is_large(cost * 2.0 ** len(players)):
         return None
-    rows = _on_processor(X)
+    rows = on_processor(X)
     job = game.tree_job(rows, queue_of(players)[0])
     kind = None if job is None else kind_of(job.steps)
     if job is None or kind is None:
@@ -79,29 +77,14 @@ def values(
     return as_array_like(found, X)
 
 
-def order_walk(
-    game: Game, X: Array, operations: float, device: DeviceName, n_results: float = 0.0
-) -> OrdersOnGpu | None:
-    """Sampled orders of a job of so many operations; ``None`` if the processor should do it.
-
-    ``n_results`` numbers have to fit into the memory of the GPU besides what the walk needs.
-    """
-    if not _is_for_gpu(_ORDER_OPERATION * operations, device) or not X.shape[0]:
-        return None
-    walk = game.order_walk(_on_processor(X))
-    if walk is None or not walk.loadings.shape[1] or 8.0 * n_results > gpu.LOADING.device().most_bytes():
-        return None
-    return OrdersOnGpu(gpu.LOADING.device(), walk)
-
-
 def forms_pay(n_rows: int, n_coefficients: int, device: DeviceName) -> bool:
     """Whether forms of so many rows at a time should be evaluated on the GPU."""
     return n_rows > 0 and _is_for_gpu(float(n_rows) * n_coefficients, device)
 
 
-def rows_for_forms(X: Array, n_coefficients: int, device: DeviceName) -> Array | None:
-    """NumPy rows as an array on the GPU, to evaluate forms there; ``None`` if the processor should do it."""
-    if not isinstance(X, np.ndarray) or not forms_pay(len(X), n_coefficients, device):
+def rows_there(X: Array, operations: float, device: DeviceName) -> Array | None:
+    """NumPy rows as an array on the GPU, for so many operations there; ``None`` if the processor should do them."""
+    if not isinstance(X, np.ndarray) or not len(X) or not _is_for_gpu(operations, device):
         return None
     return gpu.LOADING.device().xp.asarray(X, dtype=np.float64)
 
@@ -118,5 +101,6 @@ def _is_for_gpu(operations: float, device: DeviceName) -> bool:
     return device == "auto" and gpu.LOADING.pays(operations)
 
 
-def _on_processor(X: Array) -> Floats:
+def on_processor(X: Array) -> Floats:
+    """Rows of any library as a NumPy array."""
     return np.asarray(to_device(X, "cpu") if is_torch_array(X) or is_cupy_array(X) else X)

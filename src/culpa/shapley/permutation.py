@@ -1,176 +1,165 @@
-"""Shapley values from sampled orders.
+"""Shapley values from sampled orders, for any game that can be walked.
 
-One order serves all players: they join in turn, and each is paid its marginal contribution times the weight that the rule
-gives to that step. What the weighted contributions leave over of the score is shared out equally, so that the values add
-up.
+One order serves all players: they join in turn, and each is paid its marginal contribution. With a flow sheet, orders are
+random admissible ones (`culpa.shapley.extensions`).
 """
 
-from itertools import pairwise
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from culpa._core.choices import DeviceName
-from culpa._core.threads import in_threads, n_threads
+from culpa._core.threads import in_threads
 from culpa._core.types import Array, Floats, Positions
-from culpa._kernels.orders import OrderWalk
-from culpa.games import Coalitions, Game
+from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
-from culpa.shapley import on_gpu
-from culpa.shapley.rules import Rule
-from culpa.shapley.shares import Players, Progress, Shares
+from culpa.shapley.extensions import extension_rule
+from culpa.shapley.forms import QuadraticForms, forms_from_probes
+from culpa.shapley.partial_order import PartialOrder
+from culpa.shapley.plan import FormsCost, Settings, cost_of_probes
+from culpa.shapley.rules import N_REPLICATES, OrderRule, order_rule
+from culpa.shapley.sampling import Part, Sampling
+from culpa.shapley.shares import Players, Progress, Shares, summarise
+from culpa.shapley.tolerance import Effort, size_for_tolerance
 
 # Numbers of coalitions' state held at a time by arrays. On a GPU a step takes as long for few orders as for many.
-_CELLS_PER_CHUNK, _CELLS_PER_CHUNK_ON_GPU = 1 << 20, 1 << 26
-_ORDERS_PER_TASK = 64  # at least
+_CELLS_PER_CHUNK, _CELLS_PER_CHUNK_ON_GPU = 1 << 18, 1 << 26
 _ROWS_PER_TASK = 256
-_LONG_JOB = 1e9  # operations
+_SMALLEST, _LARGEST = 4, 14  # log2 of orders in a replicate
+_LARGEST_CERTAIN = 11  # for rows whose most blamed players may never be certain, since they are equal
 
 
-def permutation(
-    game: Game,
-    X: Array,
-    players: Players,
-    rule: Rule,
-    *,
-    n_jobs: int | None = -1,
-    progress: Progress | None = None,
-    device: DeviceName = "auto",
-) -> Shares:
-    """Shapley values by the given rule, with standard errors from its replicates."""
-    replicates = replicated(game, X, players, rule, n_jobs=n_jobs, progress=progress, device=device)
-    return summarise(replicates, rule.n_evaluations)
+class SampledOrders(Sampling[OrderRule]):
+    """Mean contributions over orders, of all players or of those that a flow sheet admits."""
+
+    def __init__(
+        self,
+        game: Game,
+        players: Players,
+        settings: Settings,
+        reference: Callable[[], Floats],
+        order: PartialOrder | None = None,
+    ) -> None:
+        super().__init__(game, players, settings, reference)
+        self.order = order
+
+    def in_words(self, rule: OrderRule) -> str:
+        """Their number."""
+        kind = "orders" if self.order is None else "random orders"
+        return f"{rule.orders.shape[0] * rule.orders.shape[1]:,} {kind}"
+
+    def replicated(self, part: Part, rule: OrderRule) -> Array:
+        """Means over the orders of each replicate, among the players that are present."""
+        among, settings = self._among(rule, part.present), self.settings
+        return _replicated(part.game, part.rows, part.players, among, settings.n_jobs, settings.progress)
+
+    def _among(self, rule: OrderRule, present: Sequence[int]) -> OrderRule:
+        """Orders of the players that are present. Admissible ones are drawn anew, so that all are equally likely."""
+        if self.order is None or len(present) == len(self.players):
+            return rule.among(present)
+        log2_orders = rule.orders.shape[1].bit_length() - 1
+        return extension_rule(self.order.among(present), log2_orders, self.settings.seed)
+
+    def forms(self, game: Game, players: Players, present: Sequence[int], features: Positions | None) -> QuadraticForms:
+        """From the values of the rows that determine a quadratic function."""
+
+        def values(rows: Floats) -> Array:
+            return self.replicated(Part(game, rows, players, present), self.rule)
+
+        return forms_from_probes(game, values, features, self.rule.n_coalitions)
+
+    def cost(self, n_features: int) -> FormsCost:
+        """Every step values a coalition."""
+        n, cost = self.rule.n_coalitions, self.game.cost
+        walk = n * (cost.order_row + 2.0)
+        return cost_of_probes(len(self.players), n_features, N_REPLICATES, n * cost.order_coalition, walk)
+
+    @cached_property
+    def rules_until_certain(self) -> list[OrderRule]:
+        """Each with four times the orders of the one before."""
+        first, largest = self._first_and_largest(_LARGEST if self.settings.max_coalitions else _LARGEST_CERTAIN)
+        return [self._of_size(size) for size in [*range(first, largest, 2), largest]]
+
+    def _of_size(self, log2_orders: int) -> OrderRule:
+        if self.order is not None:
+            return extension_rule(self.order, log2_orders, self.settings.seed)
+        return order_rule(len(self.players), log2_orders, self.settings.seed)
+
+    def _first_and_largest(self, largest: int) -> tuple[int, int]:
+        budget, n_players = self.settings.max_coalitions, len(self.players)
+        if budget is not None:
+            least = N_REPLICATES * n_players
+            if budget < least:
+                raise ValueError(
+                    f"max_coalitions={budget} is too few for {n_players} players: at least {least} are needed. Or put "
+                    "features into groups."
+                )
+            largest = min(largest, int(math.log2(budget / least)))
+        return min(_SMALLEST, largest), largest
+
+    def _find_rule(self) -> OrderRule:
+        settings = self.settings
+        first, largest = self._first_and_largest(_LARGEST)
+        if settings.n_orders is not None:
+            wanted = max(0, round(math.log2(max(1, settings.n_orders / N_REPLICATES))))
+            return self._of_size(wanted if settings.max_coalitions is None else min(wanted, largest))
+        size = size_for_tolerance(
+            lambda size: summarise(self.replicated(self.whole, self._of_size(size)), 0),
+            # errors fall at least with the square root of the number of orders
+            Effort(first, largest, lambda size, ratio: size + max(1, math.floor(2 * math.log2(ratio) - 0.5))),
+            float(settings.tolerance),
+            settings.progress,
+            warning=None if settings.max_coalitions is not None else self._taken,
+        )
+        return self._of_size(size)
+
+    def _taken(self, size: int) -> tuple[str, str]:
+        return self.in_words(self._of_size(size)), "Raise the tolerance, or put features into groups."
 
 
-def replicated(
-    game: Game,
-    X: Array,
-    players: Players,
-    rule: Rule,
-    *,
-    n_jobs: int | None,
-    progress: Progress | None = None,
-    device: DeviceName = "auto",
+def permutation(game: Game, X: Array, players: Players, rule: OrderRule, *, n_jobs: int | None = -1) -> Shares:
+    """Shapley values by the orders of a rule, with standard errors from its replicates."""
+    return summarise(_replicated(game, X, players, rule, n_jobs), rule.n_coalitions)
+
+
+def _replicated(
+    game: Game, X: Array, players: Players, rule: OrderRule, n_jobs: int | None, progress: Progress | None = None
 ) -> Array:
-    """Shapley values by each replicate of a rule, (replicates, n, players)."""
+    """Values by each replicate, (replicates, n, players)."""
     xp = array_namespace(X)
-    there = on_gpu.order_walk(game, X, _operations(game, X.shape[0], rule), device)
-    if there is not None:
-        result = _replicates_on_gpu(there, X, players, rule)
-        if progress is not None:
-            progress(1.0, None)
-        return result
+    replicates = [xp.zeros((len(rule.orders), 0, len(players)), dtype=X.dtype, device=X.device)]
     chunks = row_chunks(X, _ROWS_PER_TASK)
-    replicates: list[Array] = []
     for done, rows in enumerate(chunks):
-        replicates.append(_replicates(game, rows, players, rule, n_jobs))
+        replicates.append(_means(game, rows, players, rule, n_jobs))
         if progress is not None:
             progress((done + 1) / len(chunks), None)
-    empty = xp.zeros((rule.n_replicates, 0, len(players)), dtype=X.dtype, device=X.device)
-    return xp.concat(replicates, axis=1) if replicates else empty
+    return xp.concat(replicates, axis=1)
 
 
-def summarise(replicates: Array, n_evaluations: int) -> Shares:
-    """Mean and standard error of replicates (replicates, n, players).
-
-    A few replicates tell little about the error of one value, so intervals have few degrees of freedom. Other players
-    cannot help: some matter much, and others not at all, and a mean of their errors is too small for the former.
-    """
-    xp, n = array_namespace(replicates), replicates.shape[0]
-    values = xp.mean(replicates, axis=0)
-    if n == 1:
-        return Shares(values, xp.full_like(values, float("nan")), n_evaluations, n)
-    return Shares(values, xp.std(replicates, axis=0, correction=1) / n**0.5, n_evaluations, n)
-
-
-def steps(players: Players, orders: Positions) -> tuple[Positions, Positions]:
-    """Features in the order in which they join, and the player that each step pays, both (orders, k).
-
-    A group's features join one after the other, and each of these steps pays the group.
-    """
-    sizes = np.array([len(player) for player in players])
-    if (sizes == 1).all():
-        members = np.array([player[0] for player in players], dtype=np.intp)
-        paid = orders
-        queues = orders if (members == np.arange(len(members))).all() else members[orders]
-    else:
-        paid = np.stack([np.repeat(order, sizes[order]) for order in orders])
-        queues = np.stack([np.concatenate([players[i] for i in order]) for order in orders]).astype(np.intp)
-    return np.ascontiguousarray(queues), np.ascontiguousarray(paid)
+def _means(game: Game, X: Array, players: Players, rule: OrderRule, n_jobs: int | None) -> Array:
+    xp, n_orders = array_namespace(X), rule.orders.shape[1]
+    cells = _CELLS_PER_CHUNK if isinstance(X, np.ndarray) else _CELLS_PER_CHUNK_ON_GPU
+    batch = max(1, cells // (game.n_features * (X.shape[0] + game.n_features)))
+    tasks = [orders[start : start + batch] for orders in rule.orders for start in range(0, n_orders, batch)]
+    parts = in_threads(
+        lambda orders: _walk(game, X, players, orders), tasks, n_jobs if isinstance(X, np.ndarray) else 1
+    )
+    each = len(tasks) // len(rule.orders)
+    sums = [sum(parts[at : at + each]) for at in range(0, len(tasks), each)]
+    return xp.stack(sums, axis=0) / n_orders
 
 
-def usable_order_walk(game: Game, X: Array, operations: float) -> OrderWalk | None:
-    """The compiled walk over orders, if the game offers one and it pays for that many operations."""
-    walk = game.order_walk(X)
-    if walk is None or walk.kernel.pays(operations):
-        return walk
-    walk.kernel.note_work_without(operations)
-    return None
-
-
-def _operations(game: Game, n: int, rule: Rule) -> float:
-    return rule.n_evaluations * (game.cost.order_coalition + n * game.cost.order_row)
-
-
-def _replicates_on_gpu(walk: on_gpu.OrdersOnGpu, X: Array, players: Players, rule: Rule) -> Array:
-    values, total = walk.changes(*steps(players, rule.orders), rule.weights)
-    return as_array_like(_adding_up(values, total / len(rule.orders)), X)
-
-
-def _replicates(game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None) -> Array:
-    """Estimates (replicates, n, players), each adding up to the score."""
-    values, total = weighted_changes(game, X, players, rule, n_jobs)
-    return _adding_up(values, total / len(rule.orders))
-
-
-def weighted_changes(
-    game: Game, X: Array, players: Players, rule: Rule, n_jobs: int | None = -1
-) -> tuple[Array, Array]:
-    """Changes of value by player, weighted, (replicates, players, n), and their unweighted total over all orders, (n,)."""
-    queues, paid = steps(players, rule.orders)
-    operations = _operations(game, X.shape[0], rule)
-    compiled = usable_order_walk(game, X, operations)
-    if compiled is None:
-        cells = _CELLS_PER_CHUNK if isinstance(X, np.ndarray) else _CELLS_PER_CHUNK_ON_GPU
-        batch = max(1, cells // (game.n_features * (X.shape[0] + game.n_features)))
-    else:  # several tasks per thread of a long job, so that a busy core does not hold up the rest
-        pieces = n_threads(n_jobs) * (4 if operations > _LONG_JOB else 1)
-        batch = max(_ORDERS_PER_TASK, -(-len(rule.orders) // pieces))
-
-    def walk(which: slice) -> tuple[Array, Array]:
-        if compiled is not None:
-            return compiled.changes(queues[which], paid[which], rule.weights[:, which])
-        coalitions = game.start(X, queues[which], branching=False)
-        return _walk_arrays(coalitions, X, paid[which], rule.weights[:, which])
-
-    tasks = [slice(start, start + batch) for start in range(0, len(rule.orders), batch)]
-    parts = in_threads(walk, tasks, 1 if compiled is None else n_jobs)
-    return sum(part[0] for part in parts), sum(part[1] for part in parts)
-
-
-def _adding_up(values: Array, score: Array) -> Array:
-    """Values (replicates, players, n) as (replicates, n, players), with what they leave over of the score shared out."""
-    xp = array_namespace(values)
-    gap = score[None, None, :] - xp.sum(values, axis=1, keepdims=True)
-    return xp.permute_dims(values + gap / values.shape[1], (0, 2, 1))
-
-
-def _walk_arrays(coalitions: Coalitions, X: Array, paid: Positions, weights: Floats) -> tuple[Array, Array]:
-    """Weighted changes of value by player, (replicates, players, n), and their unweighted total over all orders, (n,)."""
-    xp = array_namespace(X)
-    batch, k = paid.shape
-    changes = []
-    for _ in range(k):
+def _walk(game: Game, X: Array, players: Players, orders: Positions) -> Array:
+    """Changes of value by player, added up over some orders, (n, players). A group's features join one after the other."""
+    xp, sizes = array_namespace(X), np.array([len(player) for player in players])
+    paid = np.stack([np.repeat(order, sizes[order]) for order in orders])
+    queues = np.stack([np.concatenate([players[i] for i in order]) for order in orders]).astype(np.intp)
+    coalitions = game.start(X, queues, branching=False)
+    total = xp.zeros((len(players), X.shape[0]), dtype=X.dtype, device=X.device)
+    for step in range(paid.shape[1]):
         coalitions, change = coalitions.join()
-        changes.append(change)
-    # from the order of steps to the order of players, in which a group's features are neighbours
-    steps_by_player = np.argsort(paid, axis=1, kind="stable").T
-    which = as_array_like((steps_by_player * batch + np.arange(batch)).ravel(), X)
-    change = xp.reshape(xp.take(xp.concat(changes, axis=0), which, axis=0), (k, batch, X.shape[0]))
-    player = np.sort(paid[0])
-    pay = as_array_like(np.ascontiguousarray(weights[:, :, player].transpose(2, 0, 1)), X)
-    values = pay @ change  # (k, replicates, n)
-    if k > weights.shape[2]:
-        ends = np.cumsum(np.bincount(player))
-        values = xp.stack([xp.sum(values[a:b, :, :], axis=0) for a, b in pairwise([0, *ends.tolist()])], axis=0)
-    return xp.permute_dims(values, (1, 0, 2)), xp.sum(xp.sum(change, axis=0), axis=0)
+        to = as_array_like((np.arange(len(players))[:, None] == paid[:, step]).astype(np.float64), X)
+        total = total + to @ change
+    return xp.permute_dims(total, (1, 0))

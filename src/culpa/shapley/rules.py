@@ -1,122 +1,140 @@
-"""Sampling rules: orders, and the weight of each step of each order for the player who joins.
+"""What is sampled: coalitions of evenly spread sizes, or orders. It does not depend on the rows, only on seed and number.
 
-A linear estimator of Shapley values is a set of coalitions and weights that depend neither on the model nor on the rows.
-Here the coalitions are the prefixes of orders. A rule holds several replicates of the weights. Each replicate is an
-estimate of its own, their mean is the result, and their spread gives its standard error.
+A rule has several replicates, each an estimate of its own. Their mean is the result, and their spread gives its standard
+error. Points are those of scrambled Sobol sequences, which are spread more evenly than random ones.
 
-The default rule reduces the variance in two ways:
+*Coalitions.* With each player inside with probability q, the mean contribution of a player to the others' coalitions is a
+polynomial in q, and its integral over q from 0 to 1 is the Shapley value (Owen 1972). The integral is a weighted sum over
+Gauss-Legendre nodes, which is exact with half as many nodes as there are players. At each node, a player is inside where
+its coordinate of a point is below q. Every node of every replicate has a digital shift of its own (an exclusive or with a
+random number), so that replicates are independent.
 
-- Orders come from Sobol nets, which distribute players evenly over positions. The nets are successive pieces of one
-  scrambled sequence, so that they also complement each other.
-- Control variates correct what the nets leave uneven. They are functions of the order (a player's position, and who comes
-  before it) whose means and covariances over all orders are known. A player's marginal contributions are regressed on
-  them, and the part that their imbalance explains is subtracted. The result is still a weighted sum of contributions.
-  With hundreds of players, only the position is used. The orders needed are then fewer than the other players, so that
-  controls for each of these would add more noise than they remove.
-
-A net's replicate is the estimate from all nets, plus the net's mean of what the controls leave unexplained.
+*Orders.* Players join in the order of a point's coordinates. Every replicate is a scrambled sequence of its own.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations
 from typing import Any
 
 import numpy as np
-from scipy import linalg
+from numpy.typing import NDArray
 
 from culpa._core import memory
-from culpa._core.threads import in_own_thread, in_threads
-from culpa._core.types import Floats
-from culpa.shapley.controls import (
-    MOST_CONTROLS,
-    CompiledControls,
-    Controls,
-    Orders,
-    compiling_pays,
-    n_controls,
-    position_curves,
-)
+from culpa._core.threads import in_own_thread
+from culpa._core.types import Floats, Mask, Positions
 
-N_NETS = 6
-_ORDERS_PER_CONTROL = 2  # fewer, and estimating the controls' covariance adds more noise than it removes
+N_REPLICATES = 6
+MOST_NODES = 12  # docs/sampling.md has the error of the integral
+_BITS = 30
 _MOST_SOBOL = 21_201  # dimensions
+_SPREAD = (2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 2, 2)  # coalitions at twelve nodes, before anything is known about the game
+
+
+@dataclass(frozen=True)
+class CoalitionRule:
+    """Coalitions of players: so many at each node, in each replicate."""
+
+    n_players: int
+    sizes: tuple[int, ...]
+    seed: int
+    n_replicates: int = N_REPLICATES
+
+    @classmethod
+    def first(cls, n_players: int, seed: int) -> "CoalitionRule":
+        """A small rule, to find out how many coalitions are needed."""
+        n_nodes = min(MOST_NODES, max(1, -(-n_players // 2)))
+        at = ((np.arange(n_nodes) + 0.5) * len(_SPREAD) / n_nodes).astype(np.intp)
+        return cls(n_players, tuple(np.array(_SPREAD)[at].tolist()), seed)
+
+    @property
+    def n_coalitions(self) -> int:
+        """In all replicates."""
+        return self.n_replicates * sum(self.sizes)
+
+    @property
+    def least(self) -> int:
+        """Coalitions of the smallest rule."""
+        return self.n_replicates * len(self.sizes)
+
+    @property
+    def nodes(self) -> tuple[Floats, Floats]:
+        """q and weight of each node."""
+        points, weights = np.polynomial.legendre.leggauss(len(self.sizes))
+        return (points + 1) / 2, weights / 2
+
+    def members(self, replicate: int, node: int) -> Mask:
+        """Coalitions at one node, (size, players)."""
+        points = _net(self.n_players, max(self.sizes), self.seed)[: self.sizes[node]]
+        shift = np.random.default_rng([self.seed, replicate, node]).integers(
+            0, 1 << _BITS, self.n_players, dtype=np.uint32
+        )
+        return np.asarray((points ^ shift) < np.uint32(self.nodes[0][node] * (1 << _BITS)))
+
+    def allocated(self, needs: Floats, total: float) -> "CoalitionRule":
+        """At least ``total`` coalitions, in proportion to what the nodes need; powers of 2, as the points want it."""
+        needs = np.maximum(needs, 1e-9 * needs.max(initial=0.0) + 1e-300)
+        each = needs / needs.sum() * total / self.n_replicates
+        for more in 2.0 ** np.arange(0.0, 1.01, 0.125):
+            sizes = 2 ** np.maximum(0, np.round(np.log2(np.maximum(each * more, 1.0)))).astype(np.int64)
+            if self.n_replicates * sizes.sum() >= total:
+                break
+        return self.of_sizes(sizes)
+
+    def within(self, most: float) -> "CoalitionRule":
+        """At most so many coalitions, if that is possible."""
+        sizes = np.array(self.sizes)
+        while self.n_replicates * sizes.sum() > most and sizes.max() > 1:
+            sizes[sizes.argmax()] //= 2
+        return self.of_sizes(sizes)
+
+    def of_sizes(self, sizes: Positions) -> "CoalitionRule":
+        """The same with other sizes."""
+        return CoalitionRule(self.n_players, tuple(sizes.tolist()), self.seed, self.n_replicates)
+
+
+@lru_cache(maxsize=4)
+def _net(n_players: int, size: int, seed: int) -> NDArray[np.uint32]:
+    """The first points of a sequence, as integers, (size, players)."""
+    memory.claim_sample(size, n_players)
+    draw = points(n_players, np.random.default_rng(seed))
+    return np.asarray(draw((1 << (size - 1).bit_length(), n_players)) * (1 << _BITS)).astype(np.uint32)
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
-    """Orders (Q, players) and weights (replicates, Q, players) of the step in which a player joins."""
+class OrderRule:
+    """Orders of players, (replicates, orders, players)."""
 
-    orders: Orders
-    weights: Floats
-
-    @property
-    def n_replicates(self) -> int:
-        """Independent estimates; with a single one the standard errors are unknown."""
-        return len(self.weights)
+    orders: Positions
 
     @property
-    def n_evaluations(self) -> int:
+    def n_coalitions(self) -> int:
         """Coalitions that are valued."""
         return int(self.orders.size)
 
+    @property
+    def n_replicates(self) -> int:
+        """Independent estimates."""
+        return len(self.orders)
 
-def averaging_rule(nets: list[Orders]) -> Rule:
-    """Each set of orders is a replicate: the plain mean over its orders."""
-    orders = np.concatenate(nets)
-    weights = np.zeros((len(nets), *orders.shape))
-    ends = np.cumsum([len(net) for net in nets])
-    for replicate, (end, net) in enumerate(zip(ends, nets, strict=True)):
-        weights[replicate, end - len(net) : end] = 1 / len(net)
-    return Rule(orders, weights)
+    def among(self, present: Sequence[int]) -> "OrderRule":
+        """Orders of some of the players, numbered anew."""
+        n_players = self.orders.shape[2]
+        if len(present) == n_players:
+            return self
+        number = np.full(n_players, -1)
+        number[list(present)] = np.arange(len(present))
+        found = number[self.orders]
+        return OrderRule(found[found >= 0].reshape(*found.shape[:2], len(present)))
 
 
-def independent_rule(n_players: int, n_orders: int, seed: int, n_replicates: int = N_NETS) -> Rule:
-    """Independent random orders: the textbook estimator, for comparison."""
+@lru_cache(maxsize=4)
+def order_rule(n_players: int, log2_orders: int, seed: int) -> OrderRule:
+    """So many orders in each replicate, which are spread evenly: everybody is equally often at each position."""
+    memory.claim_sample(N_REPLICATES << log2_orders, n_players)
     rng = np.random.default_rng(seed)
-    each = np.tile(np.arange(n_players), (max(1, n_orders // n_replicates), 1))
-    return averaging_rule([rng.permuted(each, axis=1) for _ in range(n_replicates)])
-
-
-@lru_cache(maxsize=16)
-def default_rule(n_players: int, log2_net: int, seed: int, n_nets: int = N_NETS) -> Rule:
-    """Nets of 2^log2_net Sobol orders each, with what they leave uneven corrected; all orders of one or two players."""
-    if n_players < 3:
-        return averaging_rule([np.array(list(permutations(range(n_players))))] * n_nets)
-    memory.claim_orders(n_nets << log2_net, n_players, n_nets)
-    nets = sobol_nets(n_players, log2_net, np.random.default_rng(seed), n_nets)
-    positions = np.argsort(np.concatenate(nets), axis=1).astype(np.int32)  # small numbers are compared faster
-    orders, weights = np.concatenate(nets), np.empty((n_nets, *positions.shape))
-    curves, compiled = position_curves(n_players), compiling_pays(n_players, len(positions), n_nets)
-    places = np.ascontiguousarray(positions.T) if compiled else positions.T
-
-    def correct(player: int) -> None:
-        controls: Controls | CompiledControls
-        if compiled:
-            controls = CompiledControls(orders, places[player], player, curves, n_nets)
-        else:
-            controls = Controls(positions, player, curves)
-        weights[:, :, player] = _corrected_weights(controls, len(orders), n_nets)
-
-    in_threads(correct, range(n_players), -1)
-    return Rule(orders, weights)
-
-
-def smallest_regression_net(n_players: int) -> int:
-    """log2 of the smallest net from which on the default rule is at its best."""
-    return math.ceil(math.log2(_ORDERS_PER_CONTROL * n_controls(n_players) / (N_NETS - 1)))
-
-
-def sobol_nets(n_players: int, log2_net: int, rng: np.random.Generator, n_nets: int = N_NETS) -> list[Orders]:
-    """Nets of 2^log2_net orders each: pieces of one scrambled Sobol sequence.
-
-    The error of their mean is up to 15% smaller than that of independently scrambled nets. If there are more players than
-    Sobol has dimensions, orders are independent.
-    """
-    draw = points(n_players, rng)
-    return [np.argsort(draw((1 << log2_net, n_players)), axis=1) for _ in range(n_nets)]
+    nets = [points(n_players, rng)((1 << log2_orders, n_players)) for _ in range(N_REPLICATES)]
+    return OrderRule(np.argsort(np.stack(nets), axis=2))
 
 
 def points(n_dimensions: int, rng: np.random.Generator) -> Callable[[tuple[int, int]], Floats]:
@@ -134,27 +152,3 @@ def _sobol(n_dimensions: int, rng: np.random.Generator) -> Any:
     from scipy.stats import qmc  # takes a third of a second to load
 
     return qmc.Sobol(n_dimensions, scramble=True, rng=rng)
-
-
-def _corrected_weights(controls: Controls | CompiledControls, Q: int, n_nets: int) -> Floats:
-    """Weights (nets, Q) of a mean, given m controls of mean 0 and covariance I over all orders.
-
-    With control means z and covariance S over the Q orders, regression corrects the mean of y for z to
-    sum_q (1 - u . (z_q - z)) y_q / Q with u = S^-1 z. Where S would be too noisy or too dear, I serves. A net's replicate
-    is that, plus the net's mean of what the regression leaves unexplained.
-    """
-    by_net = controls.means(n_nets)
-    mean, m = by_net.mean(axis=0), by_net.shape[1]
-    slopes = means = np.vstack([mean, by_net - mean])
-    if m <= MOST_CONTROLS and Q - Q // n_nets >= _ORDERS_PER_CONTROL * m:
-        # the ridge stands in for the direction in which the controls always add up to 0
-        spread = controls.squares() - np.outer(mean, mean) + 1e-9 * np.eye(m)
-        slopes = linalg.solve(spread, means.T, assume_a="pos").T
-    explained = (controls.combined(slopes) - slopes @ mean).T / Q
-    estimate = 1 / Q - explained[0]
-    own = np.arange(n_nets)[:, None] == np.repeat(np.arange(n_nets), Q // n_nets)
-    apart = (n_nets * own - 1) / Q - explained[1:]
-    # The slopes are fitted to the same orders, so too little is left unexplained. For contributions that are pure noise,
-    # the variance of the estimate and what the nets say about it are known up to the same factor.
-    claimed = (apart**2).sum() / (n_nets * (n_nets - 1))
-    return np.asarray(estimate + np.sqrt((estimate**2).sum() / claimed) * apart)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from culpa._core.types import Array, Mask, Positions
 from culpa.games import Coalitions
@@ -25,6 +26,19 @@ class Shares(NamedTuple):
     n_evaluations: int
     n_replicates: int
     n_uncertain: int = 0
+
+
+def summarise(replicates: Array, n_evaluations: int) -> Shares:
+    """Mean and standard error of replicates (replicates, n, players).
+
+    A few replicates tell little about the error of one value, so intervals have few degrees of freedom. Other players
+    cannot help: some matter much, and others not at all, and a mean of their errors is too small for the former.
+    """
+    xp, n = array_namespace(replicates), replicates.shape[0]
+    values = xp.mean(replicates, axis=0)
+    if n == 1:
+        return Shares(values, xp.full_like(values, float("nan")), n_evaluations, n)
+    return Shares(values, xp.std(replicates, axis=0, correction=1) / n**0.5, n_evaluations, n)
 
 
 class Served(NamedTuple):
@@ -53,6 +67,11 @@ class Served(NamedTuple):
 def fewest(*n_replicates: int) -> int:
     """Replicates of values some of which are exact: as many as the worst standard error is worth; 0 if all are exact."""
     return min((n for n in n_replicates if n), default=0)
+
+
+def part_of(progress: Progress | None, done: int, of: int) -> Progress | None:
+    """Reports the progress of one of several parts."""
+    return None if progress is None else lambda share, error: progress((done + share) / of, error)
 
 
 def queue_of(players: Players) -> Positions:

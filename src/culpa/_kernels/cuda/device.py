@@ -13,11 +13,10 @@ from culpa._core.types import Array, Floats
 MISSING = (
     "device='gpu' needs an NVIDIA GPU and CuPy, but {}. Install culpa[gpu] where there is one, or use device='auto'."
 )
-ProgramName = Literal["elimination", "factors", "orders"]
+ProgramName = Literal["elimination", "factors"]
 SOURCES: dict[ProgramName, tuple[str, ...]] = {  # in this order; each program is compiled at its first use
     "elimination": ("base.cu", "states.cu", "elimination.cu", "tree.cu", "rows.cu"),
     "factors": ("base.cu", "states.cu", "factors.cu", "tree.cu", "rows.cu"),
-    "orders": ("base.cu", "orders.cu"),
 }
 SPEED = 64.0  # operations on a GPU that take as long as one on the processor
 
@@ -43,7 +42,6 @@ class Options(NamedTuple):
     ROWS: int = 2  # of each thread
     ROWS_THREADS: int = 256  # of a block that walks rows
     SIDE: int = 32
-    ORDER_THREADS: int = 256  # at most, of a block that walks orders
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -78,7 +76,7 @@ class Options(NamedTuple):
 
 
 # The same numbers of players are fastest for both kinds of steps.
-OPTIONS: dict[ProgramName, Options] = {"elimination": Options(), "factors": Options(OWN=1), "orders": Options()}
+OPTIONS: dict[ProgramName, Options] = {"elimination": Options(), "factors": Options(OWN=1)}
 
 
 class Program(Protocol):

@@ -1,0 +1,270 @@
+"""Shapley values from sampled coalitions, for games that know the contributions of all players to a coalition.
+
+`culpa.shapley.rules` says which coalitions, and `culpa.games.marginals` how contributions to one of them are found. The
+first coalitions are tried on reference rows. They show which nodes vary most, and how many coalitions are needed.
+
+Contributions to different coalitions do not add up to the score. What an estimate leaves over goes to the players in
+proportion to their variance over the reference rows. So players whose value is known without error keep it.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from culpa._core.threads import in_threads
+from culpa._core.types import Array, Floats, Mask, Positions
+from culpa._core.warning import warn
+from culpa._kernels.contributions import CONTRIBUTIONS
+from culpa.games import Game
+from culpa.games.arrays import as_array_like, row_chunks
+from culpa.games.marginals import PlayersAtOnce
+from culpa.shapley import on_gpu
+from culpa.shapley.forms import QuadraticForms, coordinates_of, forms_from_probes, packed, unit_of
+from culpa.shapley.plan import FormsCost
+from culpa.shapley.rules import CoalitionRule
+from culpa.shapley.sampling import Part, Sampling, relative_error
+from culpa.shapley.shares import part_of, summarise
+
+_MOST, _MOST_UNTIL_CERTAIN = 1 << 20, 1 << 15  # coalitions
+_REPLICATES_UNTIL_CERTAIN = 16  # the more there are, the fewer standard errors make a value certain
+_GROWTH = 16.0  # a sample tells how many coalitions are needed if they are at most so many times more
+_MARGIN = 1.1  # more coalitions than the sample says
+_NUMBERS, _NUMBERS_ON_GPU = 1 << 16, 1 << 25  # rows x features x coalitions held at a time
+_MOST_TOGETHER = 32  # coalitions
+_FEWEST_ROWS = 4  # for the kernel
+_CELLS_PER_CHUNK = 1 << 17  # of rows
+
+
+class Tried(NamedTuple):
+    """What some coalitions of reference rows say."""
+
+    error: float
+    needs: Floats  # (nodes,): how many coalitions each should have, relative to the others
+    shares: Floats  # (players,): of what is left over
+
+
+class SampledCoalitions(Sampling[CoalitionRule]):
+    """Mean contributions to coalitions of all sizes."""
+
+    def in_words(self, rule: CoalitionRule) -> str:
+        """Their number."""
+        return f"{rule.n_coalitions:,} coalitions"
+
+    def replicated(self, part: Part, rule: CoalitionRule) -> Array:
+        """Estimates, with what they leave over of the score shared out."""
+        operations = part.rows.shape[0] * self._per_row(rule, part.game.n_features)
+        there = on_gpu.rows_there(part.rows, operations, self.settings.device)
+        found = self._replicated(part if there is None else part._replace(rows=there), rule)
+        return found if there is None else on_gpu.to_numpy(found)
+
+    def _replicated(self, part: Part, rule: CoalitionRule) -> Array:
+        xp, weights = array_namespace(part.rows), rule.nodes[1]
+        found = self._by_node(part, rule)
+        values = xp.sum(found * as_array_like(weights, part.rows)[None, :, None, None], axis=1)
+        gap = as_array_like(self._total(part), part.rows)[None, :] - xp.sum(values, axis=2)
+        return values + gap[:, :, None] * as_array_like(self._shares(part.present), part.rows)
+
+    def _total(self, part: Part) -> Floats:
+        """What the values of each row add up to."""
+        observed = np.zeros(part.game.n_features, dtype=bool)
+        observed[np.concatenate([*part.players, part.game.known]).astype(np.intp)] = True
+        rows = on_gpu.on_processor(part.rows)
+        total = part.game.total(np.where(observed, rows, np.nan), np.flatnonzero(observed))
+        return np.asarray(total - part.game.base_values(rows))
+
+    def _shares(self, present: Sequence[int]) -> Floats:
+        """Of the players that are present, in what is left over."""
+        shares = self._first.shares[list(present)]
+        return shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
+
+    def _by_node(self, part: Part, rule: CoalitionRule) -> Array:
+        """Mean contributions at each node, (replicates, nodes, n, players)."""
+        xp, n_nodes = array_namespace(part.rows), len(rule.sizes)
+        tasks = [(replicate, node) for replicate in range(rule.n_replicates) for node in range(n_nodes)]
+        chunks = row_chunks(part.rows, max(64, _CELLS_PER_CHUNK // part.game.n_features))
+        found = [xp.zeros((rule.n_replicates, n_nodes, 0, len(part.players)), dtype=part.rows.dtype)]
+        on_processor = isinstance(part.rows, np.ndarray)
+        for done, rows in enumerate(chunks):
+            at = _At(part._replace(rows=rows))
+
+            def mean(task: tuple[int, int], at: _At = at) -> Array:
+                return at.mean(rule.members(*task))
+
+            report = part_of(self.settings.progress, done, len(chunks))
+            means = in_threads(mean, tasks, self.settings.n_jobs if on_processor else 1, report)
+            found.append(xp.reshape(xp.stack(means), (rule.n_replicates, n_nodes, *means[0].shape)))
+        return found[1] if len(found) == 2 else xp.concat(found, axis=2)
+
+    @cached_property
+    def _first(self) -> Tried:
+        """What a small rule says of reference rows."""
+        return self._try(CoalitionRule.first(len(self.players), self.settings.seed))
+
+    def _try(self, rule: CoalitionRule) -> Tried:
+        found, weights = np.asarray(self._by_node(self.whole, rule)), rule.nodes[1]
+        shares = summarise(np.einsum("k,rknp->rnp", weights, found), rule.n_coalitions)
+        by_node = (weights**2)[:, None, None] * found.var(axis=0, ddof=1)  # (nodes, n, players)
+        in_all = by_node.sum(axis=(0, 2))
+        relative = by_node / np.where(in_all > 0, in_all, 1.0)[:, None]
+        needs = np.sqrt(np.median(relative.sum(axis=2), axis=1) * np.array(rule.sizes))
+        return Tried(relative_error(shares), needs, relative.sum(axis=(0, 1)))
+
+    def _find_rule(self) -> CoalitionRule:
+        """For the number asked for, or for the tolerance."""
+        settings, rule, tried = self.settings, CoalitionRule.first(len(self.players), self.settings.seed), self._first
+        budget = settings.max_coalitions
+        self._check_budget(rule)
+        if settings.n_orders is not None:
+            wanted = settings.n_orders if budget is None else min(budget, settings.n_orders)
+            return rule.allocated(tried.needs, wanted).within(max(wanted, rule.least) if budget is None else budget)
+        tolerance, most = float(settings.tolerance), budget or _MOST
+        while True:
+            growth = _MARGIN * (tried.error / tolerance) ** 2
+            if growth <= 1.0 or rule.n_coalitions >= most:
+                break
+            enough = growth <= _GROWTH
+            wanted = rule.n_coalitions * min(growth, _GROWTH)
+            rule = rule.allocated(tried.needs, min(wanted, most)).within(most)
+            if enough and wanted <= most:
+                return rule
+            tried = self._try(rule)
+            if settings.progress is not None:
+                settings.progress(min(1.0, (tolerance / tried.error) ** 2) if tried.error else 1.0, tried.error)
+        if tried.error > tolerance and budget is None:
+            warn(
+                f"the tolerance {tolerance:g} was not reached with {self.in_words(rule)} (error {tried.error:.2g}). Raise "
+                "the tolerance, or put features into groups. std_error shows the error of each value.",
+                UserWarning,
+            )
+        return rule.within(most)
+
+    def _check_budget(self, rule: CoalitionRule) -> None:
+        budget = self.settings.max_coalitions
+        if budget is not None and budget < rule.least:
+            raise ValueError(
+                f"max_coalitions={budget} is too few for {rule.n_players} players: at least {rule.least} are needed."
+            )
+
+    @cached_property
+    def rules_until_certain(self) -> list[CoalitionRule]:
+        """Each with four times the coalitions of the one before."""
+        first, budget = CoalitionRule.first(len(self.players), self.settings.seed), self.settings.max_coalitions
+        more = CoalitionRule(first.n_players, first.sizes, first.seed, _REPLICATES_UNTIL_CERTAIN)
+        self._check_budget(more)
+        most = _MOST_UNTIL_CERTAIN if budget is None else budget
+        sizes = [min(most, more.n_coalitions)]
+        while sizes[-1] < most:
+            sizes.append(min(most, 4 * sizes[-1]))
+        return [more.allocated(self._first.needs, size).within(size) for size in sizes]
+
+    def cost(self, n_features: int) -> FormsCost:
+        """A coalition takes products with the loadings."""
+        rule, d = self.rule, float(n_features)
+        together, walk = rule.n_coalitions * 3.0 * self._p**2 * (d + self._p), self._per_row(rule, n_features)
+        evaluate = rule.n_replicates * len(self.players) * d**2
+        return FormsCost(together + d * walk + 2.0 * rule.n_coalitions * d**3, together, evaluate, walk)
+
+    def _per_row(self, rule: CoalitionRule, n_features: int) -> float:
+        return rule.n_coalitions * n_features * 6.0 * (self._p + 1)
+
+    @property
+    def _p(self) -> int:
+        marginals = self.game.marginals
+        assert marginals is not None  # the engine has looked
+        return len(marginals.b)
+
+    def forms(
+        self, game: Game, players: Sequence[list[int]], present: Sequence[int], features: Positions | None
+    ) -> QuadraticForms:
+        """The same numbers as without forms, up to rounding."""
+        unit, rule, marginals = unit_of(game, features), self.rule, game.marginals
+        assert marginals is not None
+        d, weights = len(unit), rule.nodes[1]
+        at = _At(Part(game, unit, list(players), present))
+
+        def add(replicate: int) -> tuple[Floats, Floats]:
+            matrices, constants = np.zeros((len(players), d, d)), np.zeros(len(players))
+            for node, size in enumerate(rule.sizes):
+                more, constant = at.forms(rule.members(replicate, node))
+                matrices += (weights[node] / size) * more
+                constants += (weights[node] / size) * constant
+            return packed(matrices), constants
+
+        parts = in_threads(add, range(rule.n_replicates), self.settings.n_jobs, self.settings.progress)
+        coefficients, constants = np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
+        observed = np.arange(game.n_features) if features is None else features
+        total = forms_from_probes(game, lambda rows: self._total_of(game, rows, observed), features)
+        shares = self._shares(present)
+        coefficients += (total.coefficients - coefficients.sum(axis=1, keepdims=True)) * shares[:, None]
+        constants += (total.constants - constants.sum(axis=1, keepdims=True)) * shares
+        return QuadraticForms(coefficients, constants, d, rule.n_coalitions, coordinates_of(game))
+
+    def _total_of(self, game: Game, rows: Floats, observed: Positions) -> Floats:
+        """Totals of probes, as values of one player, (1, probes, 1)."""
+        return self._total(Part(game, rows, [observed.tolist()], [0]))[None, :, None]
+
+
+class _At:
+    """Contributions to coalitions, of rows in which the same features are observed."""
+
+    def __init__(self, part: Part) -> None:
+        marginals, d = part.game.marginals, part.game.n_features
+        assert marginals is not None  # the engine has looked
+        self.marginals, self.players = marginals, PlayersAtOnce(marginals, part.players, part.rows)
+        self.rows = self.players.rows
+        # which player each feature belongs to: nobody, or it is given
+        n_players = len(part.players)
+        self.owner, self.present = np.full(d, n_players, dtype=np.intp), np.array(part.present, dtype=np.intp)
+        for k, player in enumerate(part.players):
+            self.owner[player] = k
+        self.owner[part.game.known] = n_players + 1
+
+    def mean(self, bits: Mask) -> Array:
+        """Of all coalitions (C, all players), (n, players)."""
+        n, k = self.rows.shape[0], len(self.players.sizes)
+        on_processor, operations = isinstance(self.rows, np.ndarray), 4.0 * len(bits) * n * k * len(self.marginals.b)
+        compiled = on_processor and n >= _FEWEST_ROWS and self.marginals.leak is None and not self.players.groups
+        if compiled and not CONTRIBUTIONS.pays(operations):
+            CONTRIBUTIONS.note_work_without(operations)
+            compiled = False
+        numbers = _NUMBERS if on_processor else _NUMBERS_ON_GPU
+        together = _MOST_TOGETHER if compiled else max(1, numbers // max(1, n * self.rows.shape[1]))
+        together = min(together, _MOST_TOGETHER) if on_processor else together
+        return (self._compiled if compiled else self._by_arrays)(bits, together) / len(bits)
+
+    def _by_arrays(self, bits: Mask, together: int) -> Array:
+        total = 0.0
+        for start in range(0, len(bits), together):
+            members = self._members(bits[start : start + together])
+            total = total + self.players.contributions(self.players.known(members), self.rows, members)
+        return total
+
+    def _compiled(self, bits: Mask, together: int) -> Array:
+        at, columns = self.players, np.ascontiguousarray(self.rows.T)
+        found, constants = np.zeros((len(at.who), len(self.rows))), 0.0
+        for start in range(0, len(bits), together):
+            known = at.known(self._members(bits[start : start + together]))
+            CONTRIBUTIONS(at.W, at.who, known.weights, known.V, at.b, known.of_m, known.of_r, columns, found)
+            constants = constants + known.constants.sum(axis=0)
+        return found.T + constants
+
+    def forms(self, bits: Mask) -> tuple[Floats, Floats]:
+        """Matrices (players, n, n) and constants (players,), added up; rows are unit rows."""
+        at, n = self.players, len(self.rows)
+        matrices, constants = np.zeros((len(at.who), n, n)), np.zeros(len(at.sizes))
+        together = max(1, min(_MOST_TOGETHER, (16 * _NUMBERS) // max(1, n * len(at.who))))
+        for start in range(0, len(bits), together):
+            members = self._members(bits[start : start + together])
+            known = at.known(members)
+            r, slope = at.factors(known, self.rows, members)
+            matrices += r.transpose(2, 1, 0) @ slope.transpose(2, 0, 1)
+            constants = constants + known.constants.sum(axis=0)
+        return at.of_players(matrices.transpose(1, 2, 0)).transpose(2, 0, 1), constants
+
+    def _members(self, bits: Mask) -> Array:
+        """Coalitions of players as coalitions of features, (C, d) of 0 and 1."""
+        everybody = np.concatenate([bits[:, self.present], np.zeros((len(bits), 1)), np.ones((len(bits), 1))], axis=1)
+        return as_array_like(everybody[:, self.owner], self.rows)
