@@ -10,14 +10,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from culpa._kernels.controls import SUMS_BEFORE
+from culpa._kernels.orders import ORDERS
 
 from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
-from culpa._kernels.controls import SUMS_BEFORE
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
-from culpa._kernels.orders import ORDERS
 from culpa.games import Conditional
 
 TINY = 1e-9  # noise against which elimination would lose digits

@@ -10,13 +10,13 @@ import time
 from typing import Any
 
 import numpy as np
+from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU
 
 from culpa import Explainer, LatentGaussian, shapley
 from culpa._core.threads import n_threads
 from culpa._kernels.cuda import device as gpu
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
-from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU
 from culpa.games import Conditional
 from culpa.scores import spe
 from culpa.shapley.forms import compile_rule

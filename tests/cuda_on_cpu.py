@@ -27,7 +27,6 @@ SMALL = gpu.Options(
     ROWS=2,
     ROWS_THREADS=8,
     SIDE=2,
-    ORDER_THREADS=4,
 )
 
 _SHIM = """
@@ -48,7 +47,7 @@ static pthread_barrier_t barrier;
 static void __syncthreads() { pthread_barrier_wait(&barrier); }
 """
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\([\w, ]*\) (\w+)\(([^)]*)\)')
-_TOGETHER = {"walk_rows", "follow_orders"}  # threads of a block wait for each other
+_TOGETHER = {"walk_rows"}  # threads of a block wait for each other
 _ONE_BY_ONE = """
   for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
     for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) CALL;

@@ -26,14 +26,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import culpa
 from culpa import Explainer, PCADetector
 from culpa._core.threads import in_threads, one_blas_thread
+from culpa._kernels.contributions import CONTRIBUTIONS
 from culpa._kernels.elimination_steps import ELIMINATION
-from culpa._kernels.orders import ORDERS
 
 
 @pytest.fixture
 def compiled(monkeypatch):
     """Kernels are used even for small jobs."""
-    for kernel in (ELIMINATION.kernel, ORDERS):
+    for kernel in (ELIMINATION.kernel, CONTRIBUTIONS):
         monkeypatch.setattr(kernel, "worth", 0.0)
 
 

@@ -20,7 +20,7 @@ from culpa._core.threads import one_blas_thread
 from culpa._kernels.kernel import Kernel
 from culpa.models import LatentGaussian
 from culpa.shapley.engine import Engine
-from culpa.shapley.pattern_forms import ExactPatterns
+from culpa.shapley.form_cache import FormCache
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
@@ -79,7 +79,7 @@ def an_explainer(seed=0):
 def test_child_of_a_process_that_compiles_forms(monkeypatch):
     explainer, rows = an_explainer()
     expected = Explainer(explainer.model).explain(rows).values
-    with Busy(monkeypatch, Engine, "_compile").start(explainer.compile):
+    with Busy(monkeypatch, Engine, "_find_forms").start(explainer.compile):
 
         def work():
             np.testing.assert_allclose(explainer.compile().explain(rows).values, expected, rtol=1e-9)
@@ -92,13 +92,13 @@ def test_child_of_a_process_that_finds_forms_of_missing_cells(monkeypatch):
     explainer.compile()
     rows[:, 2] = np.nan
     expected = Explainer(explainer.model).explain(rows).values
-    with Busy(monkeypatch, ExactPatterns, "_forms_of").start(lambda: explainer.explain(rows)):
+    with Busy(monkeypatch, FormCache, "_forms_of").start(lambda: explainer.explain(rows)):
         assert in_child(lambda: np.testing.assert_allclose(explainer.explain(rows).values, expected, rtol=1e-9))
 
 
 def test_child_of_a_process_that_computes_a_cached_property(monkeypatch):
     """In Python 3.11 all objects share its lock."""
-    cached = vars(Engine)["_forms_cost"]
+    cached = vars(Engine)["_cost_of_complete"]
     assert isinstance(cached, cached_property)
     explainer, rows = an_explainer()
     with Busy(monkeypatch, cached, "func").start(lambda: explainer.explain(np.repeat(rows, 50, axis=0))):

@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 
 from culpa._kernels.cache import folder_for_numba
-from culpa._kernels.controls import SUMS_BEFORE
+from culpa._kernels.contributions import CONTRIBUTIONS
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
 from culpa._kernels.form_values import FORM_VALUES
 from culpa._kernels.kernel import Kernel, kernels_in_python
-from culpa._kernels.orders import ORDERS
 
 KERNELS = {
     "elimination": ELIMINATION.kernel,
     "factored": FACTORED.kernel,
-    "orders": ORDERS,
+    "contributions": CONTRIBUTIONS,
     "forms": FORM_VALUES,
-    "controls": SUMS_BEFORE,
 }
 
 
@@ -34,19 +32,19 @@ class TestWhenItPays:
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
 
     def test_not_for_small_jobs(self):
-        kernel = new(ORDERS)
+        kernel = new(CONTRIBUTIONS)
         assert not kernel.pays(1e6)
         assert kernel.pays(1e12)
 
     def test_small_jobs_add_up_once_they_are_noted(self):
-        kernel, answers = new(ORDERS), []
+        kernel, answers = new(CONTRIBUTIONS), []
         for _ in range(4):
             answers.append(kernel.pays(4e8))
             kernel.note_work_without(4e8)
         assert answers == [False, False, True, True]
 
     def test_asking_changes_nothing(self):
-        kernel = new(ORDERS)
+        kernel = new(CONTRIBUTIONS)
         assert [kernel.pays(4e8) for _ in range(4)] == [False] * 4
 
     def test_always_once_it_is_ready(self):
@@ -69,19 +67,16 @@ class TestOnDisk:
             "layout",
             "tree_kernel",
             "elimination_steps",
-            "orders",
-            "order_rows",
+            "contributions",
             "form_values",
-            "controls",
         ],
     )
     def test_a_kernel_changes_folder_with_every_file_behind_it_and_no_other(self, name, file, monkeypatch):
         files = {
             "elimination": ["vectors", "numba_vectors", "layout", "tree_kernel", "elimination_steps"],
             "factored": ["vectors", "numba_vectors", "layout", "tree_kernel", "factored_steps"],
-            "orders": ["vectors", "numba_vectors", "orders", "order_rows"],
+            "contributions": ["vectors", "numba_vectors", "contributions"],
             "forms": ["vectors", "numba_vectors", "form_values"],
-            "controls": ["vectors", "numba_vectors", "controls"],
         }
         before = new(KERNELS[name]).on_disk.folders
         read = Path.read_bytes
@@ -130,7 +125,7 @@ def test_in_python():
 
 def test_compiling_does_not_hold_up_the_main_thread(monkeypatch):
     """So that Ctrl-C is answered meanwhile."""
-    kernel = new(ORDERS)
+    kernel = new(CONTRIBUTIONS)
     monkeypatch.setattr(kernel, "_prepare", lambda: threading.current_thread)
     monkeypatch.setattr(type(kernel.on_disk), "mark", lambda on_disk: None)
     assert kernel() is not threading.main_thread()
@@ -146,7 +141,7 @@ def test_an_interrupt_is_no_problem_of_the_cache(monkeypatch):
         except KeyboardInterrupt as interrupt:
             raise SystemError("returned a result with an exception set") from interrupt
 
-    kernel = new(ORDERS)
+    kernel = new(CONTRIBUTIONS)
     monkeypatch.setattr(kernel, "_compiled", interrupted)
     with pytest.raises(KeyboardInterrupt):
         kernel(1)

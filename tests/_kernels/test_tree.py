@@ -1,19 +1,17 @@
 """The compiled walks in their own terms: every way in which players decide, vectors, memory."""
 
-import dataclasses
 import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from culpa import LatentGaussian, scores, shapley
-from culpa._kernels import orders, tree
+from culpa import Explainer, LatentGaussian, scores, shapley
+from culpa._kernels import tree
 from culpa._kernels.kernel import Kernel, kernels_in_python
-from culpa._kernels.vectors import LANES, TILE, lanes_of_zero, load, store
+from culpa._kernels.vectors import LANES, lanes_of_zero, load, store
 from culpa.games import Conditional
 from culpa.shapley.exact import size_weights
-from culpa.shapley.permutation import steps
 
 
 @pytest.fixture(autouse=True)
@@ -163,70 +161,14 @@ class TestVectors:
         request.getfixturevalue("in_python")
         np.testing.assert_allclose(shapley.exact(game, X, players).values, compiled, rtol=1e-11, atol=1e-13)
 
-    @pytest.mark.parametrize("players", [singles(8), [[0, 5], [1], [2, 3], [4], [6], [7]]], ids=["features", "groups"])
-    def test_orders(self, players, request):
-        game, X = game_and_rows(8)
-        rule = shapley.default_rule(len(players), 2, 0)
-        compiled = shapley.permutation(game, X, players, rule)
+    def test_contributions(self, request):
+        model = LatentGaussian(np.zeros(8), np.random.default_rng(0).normal(size=(8, 3)), 0.4)
+        rows, how = model.sample(20, 1), {"method": "permutation", "n_orders": 48}
+        compiled = Explainer(model, **how).explain(rows)
         request.getfixturevalue("in_python")
-        slow = shapley.permutation(game, X, players, rule)
-        np.testing.assert_allclose(slow.values, compiled.values, rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(slow.std_error, compiled.std_error, rtol=1e-9, atol=1e-13)
-
-    def test_what_was_in_memory_before_does_not_matter_to_orders(self, in_python, monkeypatch):
-        game, X = game_and_rows(6)
-        rule = shapley.default_rule(6, 2, 0)
-        expected = shapley.permutation(game, X, singles(6), rule, n_jobs=1)
-        empty = np.empty
-
-        def poisoned(shape, dtype=float):
-            return np.full_like(empty(shape, dtype), np.nan if dtype is float else 10**6)
-
-        monkeypatch.setattr(orders.np, "empty", poisoned)
-        np.testing.assert_array_equal(shapley.permutation(game, X, singles(6), rule, n_jobs=1).values, expected.values)
-
-    @pytest.mark.parametrize("dtype", [np.float32, np.int64])
-    def test_other_numbers_are_converted(self, dtype):
-        game, X = game_and_rows(8)
-        X = X.round().astype(dtype)
-        rule = shapley.default_rule(8, 2, 0)
-        expected = shapley.permutation(game, X.astype(float), singles(8), rule).values
-        np.testing.assert_allclose(shapley.permutation(game, X, singles(8), rule).values, expected, rtol=1e-12)
-        light = dataclasses.replace(rule, weights=rule.weights.astype(np.float32))
-        np.testing.assert_allclose(shapley.permutation(game, X, singles(8), light).values, expected, rtol=1e-5)
-
-    @pytest.mark.parametrize("n_orders", range(1, 2 * LANES + 2))
-    def test_lanes_to_spare_are_not_paid(self, n_orders, monkeypatch):
-        game, X = game_and_rows(6)
-        rng = np.random.default_rng(0)
-        rule = shapley.averaging_rule([np.argsort(rng.random((n_orders, 6)), axis=1) for _ in range(2)])
-        compiled = shapley.permutation(game, X, singles(6), rule)
-        monkeypatch.setattr(Kernel, "pays", lambda self, operations: False)
-        arrays = shapley.permutation(game, X, singles(6), rule)
-        np.testing.assert_allclose(compiled.values, arrays.values, rtol=1e-11)
-        np.testing.assert_allclose(compiled.std_error, arrays.std_error, rtol=1e-9)
-
-    @pytest.mark.parametrize("n_rows", [1, LANES, TILE, TILE + LANES + 3])
-    @pytest.mark.parametrize("players", [singles(6), [[0, 5], [1], [2, 3], [4]]], ids=["features", "groups"])
-    def test_rows_in_tiles_vectors_and_alone_follow_the_same_orders(self, players, n_rows, monkeypatch):
-        game, X = game_and_rows(6, n_rows)
-        rule = shapley.averaging_rule([np.argsort(np.random.default_rng(0).random((7, len(players))), axis=1)] * 2)
-        compiled = shapley.permutation(game, X, players, rule)
-        factors = game.order_walk(X).factors(steps(players, rule.orders)[0])
-        with kernels_in_python():
-            plain = shapley.permutation(game, X, players, rule)
-            plain_factors = game.order_walk(X).factors(steps(players, rule.orders)[0])
-        monkeypatch.setattr(Kernel, "pays", lambda self, operations: False)
-        arrays = shapley.permutation(game, X, players, rule)
-        for found in (compiled, plain):
-            np.testing.assert_allclose(found.values, arrays.values, rtol=1e-11, atol=1e-12)
-            np.testing.assert_allclose(found.values.sum(axis=1), arrays.values.sum(axis=1), rtol=1e-11)
-        delta, slope, constant = factors
-        np.testing.assert_allclose(
-            (delta * slope + constant[:, :, None]).sum(axis=(0, 1)) / 14, arrays.values.sum(axis=1)
-        )
-        for found, expected in zip(plain_factors, factors, strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+        slow = Explainer(model, **how).explain(rows)
+        np.testing.assert_allclose(slow.values, compiled.values, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(slow.std_error, compiled.std_error, rtol=1e-8, atol=1e-12)
 
     def test_strided_arrays_are_refused(self):
         import numba

@@ -12,6 +12,7 @@ from culpa._kernels.kernel import Kernel
 from culpa.games import ConditionalForm
 from culpa.games import form as form_module
 from culpa.scores import QuadraticForm
+from culpa.shapley.forms import forms_from_probes
 
 
 @pytest.fixture(params=["elimination", "latent"])
@@ -55,7 +56,7 @@ def test_exact_equals_brute_force(walk, d, p, offset):
     actual = shapley.exact(game, X, players).values
     np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
     np.testing.assert_allclose(game.base_value + actual.sum(axis=1), score(X), rtol=1e-10)
-    sampled = shapley.permutation(game, X, players, shapley.default_rule(d, 6, 0))
+    sampled = shapley.permutation(game, X, players, shapley.order_rule(d, 6, 0))
     assert (np.abs(sampled.values - expected) <= 6 * sampled.std_error + 1e-9).all()
 
 
@@ -84,9 +85,9 @@ def test_compiled_equals_walked(walk, exact):
     if exact:
         compiled, walked = shapley.compile_exact(game, players)(X), shapley.exact(game, X, players)
     else:
-        rule = shapley.default_rule(5, 5, 0)
-        compiled = shapley.compile_rule(game, players, rule)(X)
+        rule = shapley.order_rule(5, 5, 0)
         walked = shapley.permutation(game, X, players, rule)
+        compiled = forms_from_probes(game, lambda rows: shapley.permutation(game, rows, players, rule).values[None])(X)
     np.testing.assert_allclose(compiled.values, walked.values, rtol=1e-9, atol=1e-9)
     assert not ConditionalForm(form(6, 3, 1, offset=True)).quadratic  # forms have no linear part
 

@@ -275,7 +275,7 @@ class TestExplainer:
         X = rng.normal(size=(2, 200))
         explainer = Explainer(gaussian, upstream=[range(199, -1, -1)])
         assert explainer.chosen == "asymmetric, exact: 201 admissible coalitions of 200 players"
-        rule = shapley.averaging_rule([np.arange(199, -1, -1)[None]])
+        rule = shapley.OrderRule(np.stack([np.arange(199, -1, -1)[None]]))
         wanted = shapley.permutation(explainer.game, X, explainer.players, rule).values
         np.testing.assert_allclose(explainer.explain(X).values, wanted, rtol=1e-8, atol=1e-10)
 

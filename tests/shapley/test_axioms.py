@@ -10,7 +10,7 @@ from culpa.games import Conditional, Interventional, Retraining
 ENGINES = {
     "exact": lambda game, X, players: shapley.exact(game, X, players),
     "permutation": lambda game, X, players: shapley.permutation(
-        game, X, players, shapley.default_rule(len(players), 3, 0)
+        game, X, players, shapley.order_rule(len(players), 3, 0)
     ),
 }
 

@@ -94,4 +94,4 @@ def test_a_rule_is_the_same_for_the_same_seed():
     np.testing.assert_array_equal(rules[0].orders, rules[1].orders)
     assert (rules[0].orders != rules[2].orders).any()
     assert rules[0].n_replicates == 6
-    assert rules[0].orders.shape == (96, 6)
+    assert rules[0].orders.shape == (6, 16, 6)

@@ -69,47 +69,27 @@ class TestSameNumbers:
             results.append(shapley.exact(game, self.X, players, n_jobs=2).values)
         assert relative(*results) < 1e-9
 
-    @pytest.mark.parametrize("n_jobs", [1, 2])
-    def test_orders_kernel(self, name, players, n_jobs, monkeypatch):
-        game, rule = GAMES[name](), shapley.default_rule(len(players), 4, 0)
-        X = 2 * np.random.default_rng(2).normal(size=(30, 9))
-        results = []
-        for pays in (False, True):
-            monkeypatch.setattr(culpa._kernels.kernel.Kernel, "pays", lambda self, operations, pays=pays: pays)
-            results.append(shapley.permutation(game, X, players, rule, n_jobs=n_jobs))
-        assert relative(results[0].values, results[1].values) < 1e-9
-        assert relative(results[0].std_error, results[1].std_error) < 1e-9
-
     def test_exact_forms(self, name, players, arrays_only):
         game = GAMES[name]()
         forms = shapley.compile_exact(game, players)
         assert relative(forms(self.X).values, shapley.exact(game, self.X, players).values) < 1e-9
         assert (forms(self.X).std_error == 0).all()
 
-    @pytest.mark.parametrize("pays", [False, True], ids=["arrays", "kernels"])
-    def test_forms_of_a_rule(self, name, players, pays, monkeypatch):
-        monkeypatch.setattr(culpa._kernels.kernel.Kernel, "pays", lambda self, operations: pays)
-        game, rule = GAMES[name](), shapley.default_rule(len(players), 4, 0)
-        forms, walked = shapley.compile_rule(game, players, rule), shapley.permutation(game, self.X, players, rule)
-        assert relative(forms(self.X).values, walked.values) < 1e-9
-        assert relative(forms(self.X).std_error, walked.std_error) < 1e-9
-        assert forms(self.X).n_replicates == walked.n_replicates
-
 
 def test_kernels_are_really_used(compiled_always):
     """Guard for the tests above: a kernel that is never called would agree with anything."""
+    from culpa._kernels.contributions import CONTRIBUTIONS
     from culpa._kernels.elimination_steps import ELIMINATION
     from culpa._kernels.factored_steps import FACTORED
-    from culpa._kernels.orders import ORDERS
 
-    kernels = (ELIMINATION.kernel, ORDERS, FACTORED.kernel)
+    kernels = (ELIMINATION.kernel, CONTRIBUTIONS, FACTORED.kernel)
     for kernel in kernels:
         kernel.forget()
-    game, X, rule = GAMES["spe"](), np.ones((130, 9)), shapley.default_rule(9, 4, 0)
+    game, X = GAMES["spe"](), np.ones((130, 9))
     for k, job in enumerate(
         (
             lambda: shapley.exact(game, X[:2], singles(9)),
-            lambda: shapley.permutation(game, X[:2], singles(9), rule),
+            lambda: Explainer(gaussian(9, 4), method="permutation", n_orders=96).explain(X[:20]),
             lambda: shapley.exact(GAMES["tiny noise"](), X, singles(9)),
         )
     ):
@@ -134,7 +114,7 @@ def test_threads_that_share_an_explainer_compile_it_once(monkeypatch):
     assert all((value == values[0]).all() for value in values)
     again = copy.deepcopy(explainer)  # its lock is its own
     assert (again.compile().explain(table[:3]).values == values[0]).all()
-    assert again._engine._compiling is not explainer._engine._compiling
+    assert again._engine._cache.finding is not explainer._engine._cache.finding
 
 
 def test_threads_inside_threads_do_not_wait_for_each_other():
@@ -246,19 +226,17 @@ def test_n_jobs_that_mean_nothing(n_jobs):
 class TestWhenCompilingPays:
     def test_exact(self):
         game, n = Conditional(scores.spe(gaussian(15, 4))), 15 * 16 // 2  # rows that are walked to find the forms
-        cost = plan.forms_cost(game, singles(15), None, 1e9)
+        cost = plan.exact_cost(game, 15, 15)
         assert [cost.pays(rows) for rows in (1, n // 2, n - 1, 2 * n, 10**6)] == [False, False, False, True, True]
-        assert plan.forms_cost(game, singles(15), None, memory=1e3) is None
+        assert not Explainer(gaussian(15, 4), memory_bytes=1e3).compiles_within(1e15)
 
-    def test_rule(self):
-        cost = plan.forms_cost(
-            Conditional(scores.spe(gaussian(33, 9))), singles(33), shapley.default_rule(33, 8, 0), 1e9
-        )
-        assert [cost.pays(rows) for rows in (1, 100, 1000)] == [False, False, True]
-
-    def test_forms_that_cost_more_than_a_short_walk_never_pay(self):
-        rule = shapley.default_rule(100, 4, 0)
-        assert not plan.forms_cost(Conditional(scores.spe(gaussian(100, 1))), singles(100), rule, 1e12).pays(10**9)
+    def test_sampled(self):
+        for d, p, n_orders, rows in ((33, 9, 1536, 100_000), (100, 1, 96, None)):
+            explainer = Explainer(gaussian(d, p), n_orders=n_orders)
+            explainer.count_rows(np.zeros((2, d)))
+            assert not explainer.compiling_is_due
+            explainer.count_rows(np.zeros((rows or 10**6, d)))
+            assert explainer.compiling_is_due == (rows is not None)
 
 
 def test_memory_does_not_grow_with_the_rows():
@@ -283,7 +261,7 @@ class TestOtherArrayLibraries:
     @pytest.mark.parametrize("name", sorted(GAMES))
     def test_strictly_standard_arrays(self, name):
         strict = array_api_strict.asarray(self.X)
-        game, rule = GAMES[name](), shapley.default_rule(9, 3, 0)
+        game, rule = GAMES[name](), shapley.order_rule(9, 3, 0)
         for run in (
             lambda X: shapley.exact(game, X, singles(9), at_once=256),
             lambda X: shapley.exact(game, X, GROUPS),
@@ -326,7 +304,7 @@ class TestOtherArrayLibraries:
     @pytest.mark.parametrize("name", sorted(GAMES))
     def test_torch_games(self, name):
         torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
-        game, rule, X = GAMES[name](), shapley.default_rule(9, 3, 0), torch.asarray(self.X)
+        game, rule, X = GAMES[name](), shapley.order_rule(9, 3, 0), torch.asarray(self.X)
         for run in (
             lambda X: shapley.exact(game, X, singles(9)),
             lambda X: shapley.permutation(game, X, singles(9), rule),

@@ -4,8 +4,8 @@ Given a coalition S, the latent variables have the mean z and the covariance V:
 
     V = (I + W_S^T Psi_S^-1 W_S)^-1,   z = V W_S^T Psi_S^-1 x_S
 
-A score weighs residuals by a and latent variables by b. Let L = decoder - W, alpha = a Psi, and s = 1 for a player outside S
-and -1 for one inside. With K = W V W^T and
+A score weighs residuals by a and latent variables by b. Let L = decoder - W, alpha = a Psi, and s = 1 for a player outside
+S and -1 for one inside. With K = W V W^T and
 
     Q     = b + W_S^T a W_S + L_S^T a W_S + W_S^T a L_S + L^T a L
     m     = W V (Q z - (W + L)_S^T a x_S) - alpha L z,       r = x - W z

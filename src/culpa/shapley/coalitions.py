@@ -26,7 +26,7 @@ from culpa.shapley.forms import QuadraticForms, coordinates_of, forms_from_probe
 from culpa.shapley.plan import FormsCost
 from culpa.shapley.rules import CoalitionRule
 from culpa.shapley.sampling import Part, Sampling, relative_error
-from culpa.shapley.shares import part_of, summarise
+from culpa.shapley.shares import Progress, part_of, summarise
 
 _MOST, _MOST_UNTIL_CERTAIN = 1 << 20, 1 << 15  # coalitions
 _REPLICATES_UNTIL_CERTAIN = 16  # the more there are, the fewer standard errors make a value certain
@@ -62,7 +62,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
 
     def _replicated(self, part: Part, rule: CoalitionRule) -> Array:
         xp, weights = array_namespace(part.rows), rule.nodes[1]
-        found = self._by_node(part, rule)
+        found = self._by_node(part, rule, self.settings.progress)
         values = xp.sum(found * as_array_like(weights, part.rows)[None, :, None, None], axis=1)
         gap = as_array_like(self._total(part), part.rows)[None, :] - xp.sum(values, axis=2)
         return values + gap[:, :, None] * as_array_like(self._shares(part.present), part.rows)
@@ -80,7 +80,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         shares = self._first.shares[list(present)]
         return shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
 
-    def _by_node(self, part: Part, rule: CoalitionRule) -> Array:
+    def _by_node(self, part: Part, rule: CoalitionRule, progress: Progress | None = None) -> Array:
         """Mean contributions at each node, (replicates, nodes, n, players)."""
         xp, n_nodes = array_namespace(part.rows), len(rule.sizes)
         tasks = [(replicate, node) for replicate in range(rule.n_replicates) for node in range(n_nodes)]
@@ -93,7 +93,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
             def mean(task: tuple[int, int], at: _At = at) -> Array:
                 return at.mean(rule.members(*task))
 
-            report = part_of(self.settings.progress, done, len(chunks))
+            report = part_of(progress, done, len(chunks))
             means = in_threads(mean, tasks, self.settings.n_jobs if on_processor else 1, report)
             found.append(xp.reshape(xp.stack(means), (rule.n_replicates, n_nodes, *means[0].shape)))
         return found[1] if len(found) == 2 else xp.concat(found, axis=2)
@@ -114,25 +114,27 @@ class SampledCoalitions(Sampling[CoalitionRule]):
 
     def _find_rule(self) -> CoalitionRule:
         """For the number asked for, or for the tolerance."""
-        settings, rule, tried = self.settings, CoalitionRule.first(len(self.players), self.settings.seed), self._first
+        settings, rule = self.settings, CoalitionRule.first(len(self.players), self.settings.seed)
         budget = settings.max_coalitions
         self._check_budget(rule)
+        if settings.progress is not None:
+            settings.progress(0.0, None)
+        tried = self._first
         if settings.n_orders is not None:
             wanted = settings.n_orders if budget is None else min(budget, settings.n_orders)
             return rule.allocated(tried.needs, wanted).within(max(wanted, rule.least) if budget is None else budget)
-        tolerance, most = float(settings.tolerance), budget or _MOST
-        while True:
+        tolerance, most = float(settings.tolerance), float(budget or _MOST)
+        while tried.error > tolerance and rule.n_coalitions < most:
+            self._report(tried.error)
             growth = _MARGIN * (tried.error / tolerance) ** 2
-            if growth <= 1.0 or rule.n_coalitions >= most:
-                break
-            enough = growth <= _GROWTH
             wanted = rule.n_coalitions * min(growth, _GROWTH)
-            rule = rule.allocated(tried.needs, min(wanted, most)).within(most)
-            if enough and wanted <= most:
-                return rule
-            tried = self._try(rule)
-            if settings.progress is not None:
-                settings.progress(min(1.0, (tolerance / tried.error) ** 2) if tried.error else 1.0, tried.error)
+            larger = rule.allocated(tried.needs, min(wanted, most)).within(most)
+            if growth <= _GROWTH and wanted <= most:
+                return larger
+            if larger.n_coalitions <= rule.n_coalitions:
+                break
+            rule, tried = larger, self._try(larger)
+        self._report(tried.error)
         if tried.error > tolerance and budget is None:
             warn(
                 f"the tolerance {tolerance:g} was not reached with {self.in_words(rule)} (error {tried.error:.2g}). Raise "
@@ -140,6 +142,11 @@ class SampledCoalitions(Sampling[CoalitionRule]):
                 UserWarning,
             )
         return rule.within(most)
+
+    def _report(self, error: float) -> None:
+        if self.settings.progress is not None:
+            done = (float(self.settings.tolerance) / error) ** 2 if error else 1.0
+            self.settings.progress(min(1.0, done), error)
 
     def _check_budget(self, rule: CoalitionRule) -> None:
         budget = self.settings.max_coalitions

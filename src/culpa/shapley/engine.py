@@ -106,7 +106,7 @@ class Engine:
         if complete and self._cache.complete is not None:
             return self._cache.complete(rows, n_jobs=self.settings.n_jobs, device=self.settings.device)
         present = range(len(self.players)) if present is None else present
-        if complete or not len(rows):
+        if complete or not rows.shape[0]:
             return self._without_forms(Part(self.game, rows, players, present))
         game = self.game.where(~np.isnan(rows[0]))
         # missing features are nobody's members, so any number will do

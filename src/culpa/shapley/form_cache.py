@@ -184,12 +184,15 @@ class FormCache:
             forms = how.find(pattern).among(len(self.players), pattern.present, d, features)
         else:
             return None
+        self._keep(key, forms)
+        return forms
+
+    def _keep(self, key: bytes, forms: QuadraticForms) -> None:
         self._found[key] = forms
         self._n_bytes += forms.n_bytes
         room = self.memory - (0 if self.complete is None else self.complete.n_bytes)
         while len(self._found) > 1 and self._n_bytes > room:
             self._n_bytes -= self._found.popitem(last=False)[1].n_bytes
-        return forms
 
     def _are_due(self, key: bytes, cost: FormsCost, n_rows: int) -> bool:
         """Whether to find forms for so many more rows; if not, these rows are counted."""

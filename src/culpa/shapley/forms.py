@@ -43,7 +43,7 @@ class QuadraticForms:
 
     def __call__(self, X: Array, *, n_jobs: int | None = -1, device: DeviceName = "auto") -> Shares:
         """Shapley values of rows, with standard errors where they were sampled."""
-        there = on_gpu.rows_there(X, float(len(X)) * self.coefficients.size, device)
+        there = on_gpu.rows_there(X, float(X.shape[0]) * self.coefficients.size, device)
         if there is not None:
             shares = self._evaluate(there, n_jobs)
             return shares._replace(values=on_gpu.to_numpy(shares.values), std_error=on_gpu.to_numpy(shares.std_error))

@@ -84,7 +84,7 @@ def forms_pay(n_rows: int, n_coefficients: int, device: DeviceName) -> bool:
 
 def rows_there(X: Array, operations: float, device: DeviceName) -> Array | None:
     """NumPy rows as an array on the GPU, for so many operations there; ``None`` if the processor should do them."""
-    if not isinstance(X, np.ndarray) or not len(X) or not _is_for_gpu(operations, device):
+    if not isinstance(X, np.ndarray) or not X.shape[0] or not _is_for_gpu(operations, device):
         return None
     return gpu.LOADING.device().xp.asarray(X, dtype=np.float64)
 

@@ -6,9 +6,9 @@ import pytest
 from culpa import Explainer, LatentGaussian, PCADetector, scores
 from culpa._core.missing import kinds_of_rows, patterns
 from culpa.games import Conditional
-from culpa.shapley import QuadraticForms, exact, form_evaluation, pattern_forms
+from culpa.shapley import QuadraticForms, exact, form_evaluation, plan
+from culpa.shapley.form_cache import CoalitionForms, Finding, FormCache
 from culpa.shapley.form_evaluation import evaluate_each
-from culpa.shapley.pattern_forms import CoalitionForms, PatternCost, PatternForms
 
 D = 7
 WAYS = {
@@ -34,19 +34,24 @@ def detector_and_rows():
     return detector, new
 
 
+def watch(monkeypatch):
+    """Patterns and forms that caches keep from now on."""
+    found, keep = [], FormCache._keep
+    monkeypatch.setattr(FormCache, "_keep", lambda self, *what: (found.append(what), keep(self, *what))[1])
+    return found
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_values_are_the_same(way, detector_and_rows, monkeypatch):
     detector, new = detector_and_rows
-    found = []
-    keep = PatternForms.keep
-    monkeypatch.setattr(PatternForms, "keep", lambda self, *rest: (found.append(rest[0]), keep(self, *rest)))
+    found = watch(monkeypatch)
     walked = Explainer(detector, **WAYS[way]).explain(new)
     assert not found
     explainer = Explainer(detector, **WAYS[way])
     explainer = explainer if way == "interventional" else explainer.compile()
     why = explainer.explain(new)
     # the fourth pattern has too few rows, unless all coalitions have forms; a closed form needs no others
-    assert len({mask.tobytes() for mask in found}) == {"exact": 4, "interventional": 0}.get(way, 3)
+    assert len({key for key, _ in found}) == {"exact": 4, "interventional": 0}.get(way, 3)
     size = np.abs(walked.values).max()
     np.testing.assert_allclose(why.values, walked.values, rtol=0, atol=1e-10 * size)
     np.testing.assert_allclose(why.std_error, walked.std_error, rtol=0, atol=1e-10 * size)
@@ -55,9 +60,7 @@ def test_values_are_the_same(way, detector_and_rows, monkeypatch):
 
 def test_a_pattern_is_compiled_when_its_rows_have_cost_as_much(detector_and_rows, monkeypatch):
     detector, new = detector_and_rows
-    made = []
-    original = pattern_forms.PatternForms.keep
-    monkeypatch.setattr(PatternForms, "keep", lambda self, *rest: (made.append(1), original(self, *rest)))
+    made = watch(monkeypatch)
     explainer = Explainer(detector).compile()
     one_by_one = [explainer.explain(new[[0]]).values[0]]
     assert not made
@@ -69,27 +72,24 @@ def test_a_pattern_is_compiled_when_its_rows_have_cost_as_much(detector_and_rows
 def test_exact_patterns_of_sampled_rows_are_compiled(detector_and_rows, monkeypatch):
     """So few players are left that their values are exact, and so many rows that forms pay."""
     detector, new = detector_and_rows
-    made = []
-    original = pattern_forms.PatternForms.keep
-    monkeypatch.setattr(PatternForms, "keep", lambda self, *rest: (made.append(rest[1]), original(self, *rest)))
+    made = watch(monkeypatch)
     rows = np.where(np.arange(D) < 4, new, np.nan)[200:380]
     options = {"exact_operations": 38.0 * 2**5, "n_orders": 24}
     explainer = Explainer(detector, **options).compile()
     assert explainer.chosen.startswith("permutation")
     why = explainer.explain(rows)
-    assert [len(forms.constants) for forms in made] == [1]  # replicates
+    assert [len(forms.constants) for _, forms in made] == [1]  # replicates
     expected = Explainer(detector, method="exact").explain(rows)
     np.testing.assert_allclose(why.values, expected.values, rtol=0, atol=1e-12)
 
 
 def test_operations_of_rows_and_calls_add_up():
     game = Conditional(scores.spe(LatentGaussian(np.zeros(15), np.ones((15, 1)), 0.5)))
-    forms, cost = PatternForms(), PatternCost.of(game, [[i] for i in range(14)], 14, None)
-    observed = np.arange(15) < 14
-    assert not forms.are_due(observed, cost, 90)
-    assert forms.are_due(observed, cost, 15)  # as many rows as determine a quadratic function, 14 x 15 / 2
+    cache, cost = FormCache(game, [[i] for i in range(15)], 1e9), plan.exact_cost(game, 14, 14)
+    assert not cache._are_due(b"pattern", cost, 90)
+    assert cache._are_due(b"pattern", cost, 15)  # as many rows as determine a quadratic function, 14 x 15 / 2
     # a call costs more than its row
-    assert 10 < next(calls for calls in range(100) if forms.are_due(observed, cost, 1)) < 20
+    assert 10 < next(calls for calls in range(100) if cache._are_due(b"pattern", cost, 1)) < 20
 
 
 @pytest.mark.parametrize("players", [[[i] for i in range(6)], [[0, 4], [1], [2, 3, 5]]])
@@ -129,20 +129,20 @@ def test_rows_go_through_their_own_forms_in_any_number_of_chunks(monkeypatch):
 
 
 def test_forms_that_were_used_last_stay_within_memory():
-    forms, cost = PatternForms(), PatternCost(prepare=10.0, together=0.0, each=6.0)
-    masks = [np.arange(4) != hole for hole in range(4)]
-    assert not forms.are_due(masks[0], cost, 1)
-    assert forms.are_due(masks[0], cost, 1)
-    assert not forms.are_due(masks[1], cost, 1)
-
-    class Form:
-        n_bytes = 10
-
-    forms.keep(masks[0], Form(), memory=25)
-    forms.keep(masks[1], Form(), memory=25)
-    assert forms.get(masks[0]) is not None
-    forms.keep(masks[2], Form(), memory=25)
-    assert [forms.get(mask) is not None for mask in masks] == [True, False, True, False]
+    game = Conditional(scores.spe(LatentGaussian(np.zeros(4), np.ones((4, 1)), 0.5)))
+    forms, made = QuadraticForms(np.zeros((1, 4, 10)), np.zeros((1, 4)), 4, 1), []
+    due = plan.FormsCost(0.0, 0.0, 0.0, 1.0)
+    how = Finding(lambda pattern: due, lambda pattern: made.append(pattern.observed.tolist()) or small, exact=False)
+    small = QuadraticForms(np.zeros((1, 3, 6)), np.zeros((1, 3)), 3, 1)
+    cache = FormCache(game, [[i] for i in range(4)], 2.5 * forms.n_bytes)
+    rows = np.where(np.eye(4, dtype=bool), np.nan, 1.0)  # each misses another cell
+    for at in (0, 1, 0, 2):  # the second pattern is forgotten for the third
+        assert cache.share_out(rows[[at]], how, 1).rows.all()
+    assert len(made) == 3
+    cache.share_out(rows[[0, 2]], how, 1)
+    assert len(made) == 3
+    cache.share_out(rows[[1]], how, 1)
+    assert len(made) == 4
 
 
 @pytest.mark.parametrize("d", [3, 8, 20, 64, 65, 130])
