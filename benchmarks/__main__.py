@@ -14,11 +14,10 @@ from benchmarks.fit import fit_times
 from benchmarks.forms import compiled_t2, missing_patterns
 from benchmarks.leading import leading
 from benchmarks.long_tables import long_tables
-from benchmarks.missing_cells import missing_errors
 from benchmarks.mixture import mixture_walks
 from benchmarks.models import model_costs
-from benchmarks.precision import GOALS, precision
 from benchmarks.problems import all_problems
+from benchmarks.sampling import GOALS, arrays_of, large_model, sampling
 from benchmarks.timing import product_rate
 from benchmarks.wide import wide_tables
 
@@ -37,10 +36,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave out what takes minutes")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     named = (
-        "peers, exact, sampled, compiled, whole, row, pipe, soon, precision, few, coverage, leading, tight, first, busy, "
+        "peers, exact, compiled, whole, row, pipe, sampling, few, coverage, leading, first, busy, "
         "fit, mixture, models, long, wide, commands"
     )
-    parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns', 'missing errors'")
+    parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns'")
     options = parser.parse_args()
     console = Console(width=140)
     engine.warm_up()
@@ -49,17 +48,19 @@ def main() -> None:
     parts = {
         "peers": lambda: [line for problem in problems for line in peers_table.compare(problem, options.quick)],
         "exact": lambda: engine.exact_walks(options.quick),
-        "sampled": lambda: engine.sampled_walks(large),
         "compiled": lambda: engine.compiled_rows(options.quick),
         "whole": lambda: whole.whole_explanations(options.quick),
         "row": whole.one_row,
         "pipe": whole.pipes,
-        "soon": lambda: [engine.how_soon(problem, 0.01, options.quick) for problem in large],
-        "precision": lambda: [precision(problem, goal) for problem in large for goal in GOALS],
+        "sampling": lambda: [
+            sampling(name, arrays, score, goal)
+            for name, arrays in (*((problem.name, arrays_of(problem)) for problem in large), ("made up", large_model()))
+            for score in ("mahalanobis", "spe")
+            for goal in GOALS
+        ],
         "few": lambda: [engine.how_few(problem, 0.01, options.quick) for problem in large],
         "coverage": lambda: coverage(options.quick),
         "leading": lambda: [leading(problem, k) for problem in large for k in (1, 3)],
-        "tight": lambda: [engine.tight(problem) for problem in large],
         "first": engine.first_use,
         "busy": engine.busy_machine,
         "fit": lambda: fit_times(options.quick),
@@ -70,7 +71,6 @@ def main() -> None:
         "commands": small_commands,
         "compiled T2": lambda: compiled_t2(options.quick),
         "missing patterns": lambda: missing_patterns(options.quick),
-        "missing errors": lambda: missing_errors(options.quick),
     }
     results: dict[str, Any] = {"machine": engine.machine() | {"product rate, Gflop/s": product_rate() / 1e9}}
     console.print(results["machine"])

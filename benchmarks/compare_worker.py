@@ -20,7 +20,7 @@ from culpa.games import Conditional
 TINY = 1e-9
 AT_LEAST = 0.05  # seconds measured per turn, so that short jobs are repeated
 EXACT = ((11, 8, 1), (11, 8, 100), (20, 12, 1), (20, 12, 100), (25, 12, 1))
-ORDERS = ((33, 9), (166, 31))
+SAMPLED = ((33, 9), (166, 31))
 
 
 @cache
@@ -48,6 +48,12 @@ def forms(d: int, p: int) -> Any:
 
 
 @cache
+def sampling(d: int, p: int) -> Explainer:
+    model = LatentGaussian(np.zeros(d), np.random.default_rng(0).normal(size=(d, p)), 0.3)
+    return Explainer(model, tolerance=0.01, n_jobs=1)
+
+
+@cache
 def compiled(n_groups: int = 0) -> Explainer:
     named = {f"g{k}": [int(i) for i in part] for k, part in enumerate(np.array_split(np.arange(21), n_groups or 1))}
     model = LatentGaussian(np.zeros(21), np.random.default_rng(0).normal(size=(21, 13)), 0.3)
@@ -70,18 +76,14 @@ def with_holes() -> np.ndarray:
 
 
 def jobs() -> dict[str, Callable[[], Any]]:
-    rule = cache(lambda d: shapley.default_rule(d, 8, 0))
     found: dict[str, Callable[[], Any]] = {}
     for noise, kind in ((0.3, "elimination"), (TINY, "factored")):
         for d, p, n in EXACT:
             found[f"exact d={d} rows={n} {kind}"] = lambda key=(d, p, n, noise): shapley.exact(*problem(*key), n_jobs=1)
     found["exact d=54 in 18 groups rows=1"] = lambda: shapley.exact(*groups(54, 12, 1), n_jobs=1)
-    for d, p in ORDERS:
+    for d, p in SAMPLED:
         for n in (1, 100):
-            found[f"orders d={d} rows={n}"] = lambda key=(d, p, n, 0.3): shapley.permutation(
-                *problem(*key), rule(key[0]), n_jobs=1
-            )
-    found["forms of orders d=33"] = lambda: shapley.compile_rule(*problem(33, 9, 1, 0.3)[::2], rule(33), n_jobs=1)
+            found[f"sampled d={d} rows={n}"] = lambda key=(d, p), n=n: sampling(*key).shares(problem(*key, n, 0.3)[1])
     found["forms exact d=14"] = lambda: shapley.compile_exact(*problem(14, 8, 1, 0.3)[::2], n_jobs=1)
     for d, p in ((11, 8), (21, 13)):
         found[f"forms of 100,000 rows d={d}"] = lambda key=(d, p): forms(*key)(problem(*key, 100_000, 0.3)[1], n_jobs=1)

@@ -1,4 +1,4 @@
-"""The engine against the machine: rates, growth, first use, a busy machine, and how soon a sampling rule gets there."""
+"""The engine against the machine: rates, growth, first use, a busy machine, and kernel regression."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from culpa._kernels.orders import ORDERS
 from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate
 from culpa import LatentGaussian, scores, shapley
+from culpa._kernels.contributions import CONTRIBUTIONS
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
 from culpa.games import Conditional
@@ -31,7 +32,7 @@ def synthetic(d: int, p: int, n: int, noise: float = 0.3) -> tuple[Conditional, 
 
 def warm_up() -> None:
     """Have the kernels ready: what they cost the first time is measured by `first_use`."""
-    for kernel in (ELIMINATION.kernel, FACTORED.kernel, ORDERS, SUMS_BEFORE):
+    for kernel in (ELIMINATION.kernel, FACTORED.kernel, CONTRIBUTIONS):
         kernel.worth = 0.0
 
 
@@ -49,23 +50,6 @@ def exact_walks(quick: bool) -> list[dict[str, Any]]:
         line = {"d": d, "p": p, "rows": n, "noise": noise, "seconds": seconds}
         line |= {"share of product rate": counted / seconds / rate}
         lines.append(line | {"kilobytes": peak_memory(lambda g=game, x=X, pl=players: shapley.exact(g, x, pl)) / 1e3})
-    return lines
-
-
-def sampled_walks(problems: list[Problem]) -> list[dict[str, Any]]:
-    """The same for walks of sampled orders, also of made-up models of the same sizes with tiny noise."""
-    cases = [(problem.name, problem.p, problem.game, problem.rows, problem.players) for problem in problems]
-    cases += [(f"noise {TINY:g}", q.p, *synthetic(q.d, q.p, len(q.rows), TINY)) for q in problems]
-    lines = []
-    for name, p, game, rows, players in cases:
-        rule = shapley.default_rule(len(players), 8, 0)
-        for n in (1, 10, 30, 100, len(rows)):
-            rate = product_rate()
-            run = lambda g=game, x=rows[:n], pl=players, r=rule: shapley.permutation(g, x, pl, r)  # noqa: E731
-            seconds = best_of(run, 3, at_least=0.3)
-            counted = rule.n_evaluations * (3 * p**2 + 6 * p * n)
-            line = {"problem": name, "d": len(players), "p": p, "rows": n, "orders": len(rule.orders)}
-            lines.append(line | {"seconds": seconds, "share of product rate": counted / seconds / rate})
     return lines
 
 
@@ -87,32 +71,6 @@ def compiled_rows(quick: bool) -> list[dict[str, Any]]:
     return lines
 
 
-def how_soon(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
-    """Orders and seconds after which the median relative error is below ``goal``, for two rules."""
-    result: dict[str, Any] = {"problem": problem.name, "d": problem.d, "goal": goal}
-    makers = {
-        "default": lambda net, seed: shapley.default_rule(problem.d, net, seed),
-        "independent": lambda net, seed: shapley.independent_rule(problem.d, 6 << net, seed),
-    }
-    X = problem.some_rows
-    for name, make in makers.items():
-        constants, per_order = [], []
-        for net in (7, 8, 9) if quick else (7, 8, 9, 10):
-            for seed in range(2 if quick else 4):
-                rule = make(net, seed)
-                seconds, shares = once(lambda r=rule: shapley.permutation(problem.game, X, problem.players, r))
-                constants.append((len(rule.orders), problem.error(shares.values)))
-                per_order.append(seconds / len(rule.orders))
-        # straight line through log error against log orders
-        logs = np.log(np.array(constants))
-        slope, intercept = np.polyfit(logs[:, 0], logs[:, 1], 1)
-        orders = float(np.exp((np.log(goal) - intercept) / slope))
-        result |= {f"{name} orders": orders, f"{name} seconds": orders * float(np.median(per_order))}
-    result["times sooner, orders"] = result["independent orders"] / result["default orders"]
-    result["times sooner, seconds"] = result["independent seconds"] / result["default seconds"]
-    return result
-
-
 def how_few(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
     """Coalitions after which the median relative error of kernel regression is below ``goal``, and its seconds.
 
@@ -125,9 +83,10 @@ def how_few(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
         seconds, shares = once(lambda r=rule: shapley.kernel(problem.game, problem.some_rows, problem.players, r))
         lines.append((problem.error(shares.values), preparing, seconds))
     error, preparing, seconds = np.median(lines, axis=0)
-    independent = shapley.independent_rule(problem.d, 1536, 0)
+    orders = np.random.default_rng(0).permuted(np.tile(np.arange(problem.d), (6, 64, 1)), axis=2)
+    independent = shapley.OrderRule(orders)
     by_orders = problem.error(shapley.permutation(problem.game, problem.some_rows, problem.players, independent).values)
-    ahead = independent.n_evaluations * (by_orders / error) ** 2 / rule.n_evaluations
+    ahead = independent.n_coalitions * (by_orders / error) ** 2 / rule.n_evaluations
     return {
         "problem": problem.name,
         "d": problem.d,
@@ -138,15 +97,6 @@ def how_few(problem: Problem, goal: float, quick: bool) -> dict[str, Any]:
         "times fewer coalitions than independent orders": float(ahead),
         f"coalitions for {goal:.0%}": float(rule.n_evaluations * (error / goal) ** 2),
     }
-
-
-def tight(problem: Problem) -> dict[str, Any]:
-    """Seconds for 32 rows with a large rule, and the relative standard error it reaches."""
-    rule = shapley.default_rule(problem.d, 14, 0)
-    seconds, shares = once(lambda: shapley.permutation(problem.game, problem.some_rows, problem.players, rule))
-    error = np.median(np.linalg.norm(shares.std_error, axis=1) / np.linalg.norm(shares.values, axis=1))
-    line = {"problem": problem.name, "d": problem.d, "orders": len(rule.orders), "seconds": seconds}
-    return line | {"relative standard error": float(error)}
 
 
 FIRST_USE = """

@@ -14,23 +14,14 @@ from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU
 
 from culpa import Explainer, LatentGaussian, shapley
 from culpa._core.threads import n_threads
+from culpa._kernels.contributions import CONTRIBUTIONS
 from culpa._kernels.cuda import device as gpu
 from culpa._kernels.elimination_steps import ELIMINATION
 from culpa._kernels.factored_steps import FACTORED
-from culpa.games import Conditional
-from culpa.scores import spe
-from culpa.shapley.forms import compile_rule
-from culpa.shapley.rules import default_rule
 
 EXACT = ((24, 14, 1), (24, 14, 100), (28, 16, 1), (30, 12, 1), (30, 12, 100), (33, 12, 1), (36, 12, 1), (40, 13, 1))
 TINY, EXACT_TINY = 1e-8, ((26, 12, 1), (26, 12, 100), (30, 12, 1), (30, 12, 100), (36, 12, 1))  # noise variance
-ORDERS = (
-    (166, 33, 8, 1),
-    (166, 33, 8, 100),
-    (166, 33, 10, 256),
-    (1000, 100, 8, 1),
-    (1000, 100, 8, 100),
-)  # log2 of a net
+SAMPLED = ((166, 33, 1), (166, 33, 100), (166, 33, 256), (1000, 100, 100))  # features, components, rows
 COMPILED = ((21, 1, 1_000_000), (166, 6, 2_000), (166, 6, 100_000))  # features, replicates, rows
 _MOST_ON_CPU = 30  # features
 _MOST_PRODUCTS_ON_CPU = 5e10
@@ -104,17 +95,11 @@ def exact_case(d: int, p: int, n: int, noise: float, device: Any, synchronise: A
     return found if device == "cpu" else found | {"share of peak": share_of_peak(d, n, seconds, factors=noise == TINY)}
 
 
-def order_case(d: int, p: int, net: int, n: int, device: Any, synchronise: Any) -> dict[str, Any]:
-    game, players = Conditional(spe(model(d, p))), [[i] for i in range(d)]
-    X, rule = model(d, p).sample(n, 1) + 1.0, default_rule(d, net, 0)
-    seconds, shares = timed(lambda: shapley.permutation(game, X, players, rule, device=device), synchronise)
-    return {"seconds": seconds, "orders": len(rule.orders), "values": shares.values[0, :5].tolist()}
-
-
-def compile_case(d: int, p: int, net: int, device: Any, synchronise: Any) -> dict[str, Any]:
-    game, players, rule = Conditional(spe(model(d, p))), [[i] for i in range(d)], default_rule(d, net, 0)
-    seconds, forms = timed(lambda: compile_rule(game, players, rule, device=device), synchronise, 1)
-    return {"seconds": seconds, "coefficients": forms.coefficients[0, 0, :5].tolist()}
+def sampled_case(d: int, p: int, n: int, device: Any, synchronise: Any) -> dict[str, Any]:
+    explainer = Explainer(model(d, p), "spe", method="permutation", n_orders=6000, device=device)
+    X = model(d, p).sample(n, 1) + 1.0
+    seconds, shares = timed(lambda: explainer.shares(X), synchronise)
+    return {"seconds": seconds, "coalitions": shares.n_evaluations, "values": shares.values[0, :5].tolist()}
 
 
 def form_case(d: int, n_replicates: int, n: int, send: Any, device: Any, synchronise: Any) -> dict[str, float]:
@@ -141,7 +126,7 @@ def main() -> None:
     senders: dict[str, Any] = {"numpy": np.asarray}
     device = "cpu" if options.cpu else "gpu"
     if options.cpu:
-        ELIMINATION.kernel.worth = FACTORED.kernel.worth = ORDERS_ON_CPU.worth = 0.0  # always the compiled walk
+        ELIMINATION.kernel.worth = FACTORED.kernel.worth = CONTRIBUTIONS.worth = 0.0  # always the compiled walk
         results: dict[str, Any] = {
             "device": f"CPU, {platform.processor() or platform.machine()}, {n_threads(-1)} threads"
         }
@@ -166,9 +151,8 @@ def main() -> None:
             if d <= (min(options.most, _MOST_ON_CPU) if options.cpu else options.most):
                 case = exact_case(d, p, n, noise, device, synchronise)
                 note(f"exact d={d} p={p} noise={noise}, {n} row(s)", case)
-    for d, p, net, n in ORDERS:
-        note(f"orders d={d} p={p}, net 2^{net}, {n} row(s)", order_case(d, p, net, n, device, synchronise))
-    note("compile orders d=166 p=33, net 2^8", compile_case(166, 33, 8, device, synchronise))
+    for d, p, n in SAMPLED:
+        note(f"sampled d={d} p={p}, {n} row(s)", sampled_case(d, p, n, device, synchronise))
     for d, n_replicates, n in COMPILED:
         for library, send in senders.items():
             case = form_case(d, n_replicates, n, send, device, synchronise)

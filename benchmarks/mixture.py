@@ -32,13 +32,13 @@ def mixture_walks(quick: bool) -> list[dict[str, Any]]:
             lines.append(_line("exact", d, p, k, n, seconds, alone))
     for d, p, n in () if quick else _SAMPLED:
         X, players = np.random.default_rng(1).normal(size=(n, d)), [[i] for i in range(d)]
-        rule = shapley.default_rule(d, 6, 0)
+        rule = shapley.order_rule(d, 6, 0)
         one = Conditional(scores.spe(modes_of(d, p, 1).modes[0]))
         alone = best_of(lambda g=one, x=X, pl=players, r=rule: shapley.permutation(g, x, pl, r), 3)
         for k in (1, 3):
             game = ConditionalMixture(scores.MixtureScore.weighted("spe", modes_of(d, p, k), scores.spe))
             seconds = best_of(lambda g=game, x=X, pl=players, r=rule: shapley.permutation(g, x, pl, r), 2)
-            lines.append(_line(f"{len(rule.orders)} orders", d, p, k, n, seconds, alone))
+            lines.append(_line(f"{rule.n_coalitions // d} orders", d, p, k, n, seconds, alone))
     return lines
 
 

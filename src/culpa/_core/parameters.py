@@ -346,10 +346,11 @@ class ExplainerKeywords(_Shared, total=False):
     method
         How Shapley values are computed.
 
-        "auto" computes exact values if exact_operations allows it, and samples orders otherwise. `Explainer.chosen`
-        shows the choice. "permutation" samples orders. "kernel" samples coalitions and computes values by regression.
-        It needs fewer coalitions but more time for each, so use it only if coalition values are expensive to compute
-        (see docs/sampling.md). "algorithm1" is the Monte Carlo method of the paper.
+        "auto" computes exact values if exact_operations allows it, and samples otherwise. `Explainer.chosen` shows the
+        choice. "permutation" always samples: coalitions if the game is the conditional or minimal one of a quadratic score
+        of a Gaussian model, and orders (permutations) of the features otherwise. "kernel" samples coalitions and computes
+        values by regression. It needs fewer coalitions but more time for each, so use it only if coalition values are
+        expensive to compute (see docs/sampling.md). "algorithm1" is the Monte Carlo method of the paper.
     normal
         Normal rows, or a culpa model of them. Needed if the score says nothing about normal rows.
 
@@ -398,12 +399,12 @@ class ExplainerKeywords(_Shared, total=False):
         The relative standard error of a row is the norm of its standard errors divided by the norm of its values. culpa
         draws some rows from the model, and samples until the median of their relative standard errors is at most the
         tolerance. With "top3" (or another number), each row is sampled until the order of its 3 highest Shapley values
-        is certain at 95%, or until max_coalitions (by default 12,288 orders) is reached. A warning then says so, and
-        why.certain_ranks(3) shows how many ranks are certain.
+        is certain at 95%, or until max_coalitions (by default 32,768, or 12,288 orders) is reached. A warning then says so,
+        and why.certain_ranks(3) shows how many ranks are certain.
     max_coalitions
         Sampled values: maximum number of coalitions to evaluate, even if the tolerance is not reached.
     n_orders
-        Sampled values: number of orders, instead of a tolerance.
+        Sampled values: number of coalitions or orders to draw, instead of a tolerance.
 
         The number is rounded to 6, 12, 24 and so on, or for a score that is a function up to an even number of at least
         16; explainer.chosen says how many orders are used. For method="algorithm1", it is the number of orders per

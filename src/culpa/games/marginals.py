@@ -174,7 +174,7 @@ class PlayersAtOnce:
         if game.leak is not None:
             left = alpha[:, None] * (xp.permute_dims(self.LT[:, places], (1, 0)) @ V @ WT + K / 2)
             kappa = kappa - left - xp.permute_dims(left, (0, 2, 1))
-        eye = xp.eye(len(psi), dtype=psi.dtype, device=psi.device)
+        eye = xp.eye(psi.shape[0], dtype=psi.dtype, device=psi.device)
         inverse = xp.linalg.inv(psi[:, None] * eye + sign * K)
         constants = -game.trace * (xp.sum(xp.sum(inverse * kappa, axis=2), axis=1) + xp.sum(alpha))
         return Block(places, 2 * inverse, inverse @ (sign * kappa @ inverse + alpha[:, None] * eye)), constants

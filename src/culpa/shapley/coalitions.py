@@ -127,9 +127,9 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         while tried.error > tolerance and rule.n_coalitions < most:
             self._report(tried.error)
             growth = _MARGIN * (tried.error / tolerance) ** 2
-            wanted = rule.n_coalitions * min(growth, _GROWTH)
-            larger = rule.allocated(tried.needs, min(wanted, most)).within(most)
-            if growth <= _GROWTH and wanted <= most:
+            needed: float = rule.n_coalitions * min(growth, _GROWTH)
+            larger = rule.allocated(tried.needs, min(needed, most)).within(most)
+            if growth <= _GROWTH and needed <= most:
                 return larger
             if larger.n_coalitions <= rule.n_coalitions:
                 break
