@@ -10,8 +10,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from culpa._kernels.controls import SUMS_BEFORE
-from culpa._kernels.orders import ORDERS
 
 from benchmarks.problems import Problem
 from benchmarks.timing import best_of, once, peak_memory, product_rate

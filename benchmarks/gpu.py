@@ -10,7 +10,6 @@ import time
 from typing import Any
 
 import numpy as np
-from culpa._kernels.orders import ORDERS as ORDERS_ON_CPU
 
 from culpa import Explainer, LatentGaussian, shapley
 from culpa._core.threads import n_threads

@@ -51,9 +51,7 @@ def test_the_check_finds_what_it_looks_for(tmp_path):
 
 # what is longer today: numbers may fall, and a name that is no longer needed goes
 LONG_FUNCTIONS = {"tree_kernel": 97, "tree_walk": 87}  # kernels call few others
-LARGE_CLASSES = {
-    "Engine": 42,
-}
+LARGE_CLASSES: dict[str, int] = {}
 
 
 def lines_of_functions(node):

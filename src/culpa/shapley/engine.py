@@ -28,7 +28,6 @@ from culpa.shapley.plan import Settings
 from culpa.shapley.sampling import Part, Sampling
 from culpa.shapley.shares import Players, Served, Shares
 
-_ALGORITHM1_ORDERS = 1000  # per player
 _FORMS_MAY_DIFFER = 1e-9  # from values without forms, relative to the largest value of a row
 
 
@@ -71,7 +70,7 @@ class Engine:
             where = ", on the GPU" if self._device(n_players) == "gpu" else ""
             return f"exact: {1 << n_players:,} coalitions of {n_players} players{where}"
         if self.settings.method == "algorithm1":
-            return f"algorithm1: {self._algorithm1_orders:,} orders for each of {n_players} players"
+            return f"algorithm1: {self.settings.algorithm1_orders:,} orders for each of {n_players} players"
         if self.settings.method == "kernel":
             return f"kernel: {self._pairs.rule(n_players).n_evaluations:,} coalitions of {n_players} players"
         return f"permutation: {self._sampling.chosen}, {n_players} players"
@@ -117,14 +116,16 @@ class Engine:
         settings, n_players = self.settings, len(players)
         order = None if self.order is None else self.order.among(present)
         if order is not None and order.constrains:
-            down_sets = self._down_sets if n_players == len(self.players) else self._down_sets_of(order, players)
+            down_sets = (
+                self._down_sets if n_players == len(self.players) else _find_down_sets(game, settings, order, players)
+            )
             if down_sets is not None:
                 return asymmetric(game, rows, players, down_sets, progress=settings.progress)
         elif self._is_exact(n_players):
             device = self._device(n_players)
             return exact(game, rows, players, n_jobs=settings.n_jobs, progress=settings.progress, device=device)
         elif settings.method == "algorithm1":
-            return algorithm1(game, rows, players, n_orders=self._algorithm1_orders, seed=settings.seed)
+            return algorithm1(game, rows, players, n_orders=self.settings.algorithm1_orders, seed=settings.seed)
         elif settings.method == "kernel":
             return self._pairs.share_out(game, rows, players)
         return self._sampling.share_out(part)
@@ -153,7 +154,7 @@ class Engine:
         """Find the quadratic forms behind the Shapley values of complete rows, unless they are known or lose digits."""
         with self._cache.finding:  # so that threads that share an explainer do it once
             if self._cache.complete is None and not self._cache.refused:
-                forms = self._find_forms(self._whole)
+                forms = self._find_forms(self._cache.whole)
                 self._cache.refused = self.game.axes is not None and not self._keep_digits(forms)
                 self._cache.complete = None if self._cache.refused else forms
 
@@ -186,7 +187,7 @@ class Engine:
         sampled = self._down_sets is None if self.order is not None else not self._is_exact(n_players)
         if sampled and not plan.forms_fit(game, n_players, memory, self._sampling.rule.n_replicates):
             return None
-        return self._cost(self._whole)
+        return self._cost(self._cache.whole)
 
     def _cost(self, pattern: Pattern) -> plan.FormsCost:
         n_players, n_features = len(pattern.players), int(pattern.observed.sum())
@@ -218,21 +219,10 @@ class Engine:
             )
         self._cache.complete = forms
 
-    @property
-    def _algorithm1_orders(self) -> int:
-        return self.settings.n_orders or _ALGORITHM1_ORDERS
-
     @cached_property
     def _down_sets(self) -> DownSets | None:
         """Coalitions of complete rows in which everybody joins after those upstream, if they are few enough to value."""
-        return None if self.order is None else self._down_sets_of(self.order, self.players)
-
-    def _down_sets_of(self, order: PartialOrder, players: Players) -> DownSets | None:
-        method = self.settings.method
-        if method == "permutation":
-            return None
-        budget = {"budget": self.settings.exact_operations} if method == "auto" else {}
-        return DownSets.find(order, plan.most_down_sets(self.game, **budget), self.game.deciding_order(players))
+        return None if self.order is None else _find_down_sets(self.game, self.settings, self.order, self.players)
 
     def _is_exact(self, n_players: int) -> bool:
         method, budget = self.settings.method, self.settings.exact_operations
@@ -258,12 +248,6 @@ class Engine:
         size = np.abs(walked).max(axis=1) + abs(self.game.base_value) / len(self.players)
         return bool((np.abs(forms(rows).values - walked).max(axis=1) <= _FORMS_MAY_DIFFER * size).all())
 
-    @property
-    def _whole(self) -> Pattern:
-        """Complete rows."""
-        everything = np.ones(self.game.n_features, dtype=bool)
-        return Pattern(self.game, everything, self.players, np.arange(len(self.players)), True)
-
     def _find_forms(self, pattern: Pattern) -> QuadraticForms:
         """Forms of rows like those of the pattern."""
         features = None if pattern.observed.all() else pattern.features
@@ -274,6 +258,13 @@ class Engine:
         how: dict[str, Any] = {"n_jobs": self.settings.n_jobs, "progress": self.settings.progress}
         device = self._device(n_players)
         return compile_exact(pattern.game, pattern.players, self._down_sets, features=features, device=device, **how)
+
+
+def _find_down_sets(game: Game, settings: Settings, order: PartialOrder, players: Players) -> DownSets | None:
+    if settings.method == "permutation":
+        return None
+    budget = {"budget": settings.exact_operations} if settings.method == "auto" else {}
+    return DownSets.find(order, plan.most_down_sets(game, **budget), game.deciding_order(players))
 
 
 def _any_missing(rows: Any) -> bool:

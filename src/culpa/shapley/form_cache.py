@@ -132,6 +132,11 @@ class FormCache:
         # a copy finds its own: other threads may be adding forms while it is made
         return _copied, (self.game, self.players, self.memory, self.complete, self.refused)
 
+    @property
+    def whole(self) -> Pattern:
+        """Complete rows."""
+        return Pattern.of(self.game, self.players, np.ones(self.game.n_features, dtype=bool))
+
     def share_out(self, rows: Floats, how: Finding, n_jobs: int | None) -> Served:
         """Rows with missing cells, those whose patterns have forms."""
         served = Served.none(len(rows), len(self.players))

@@ -34,6 +34,11 @@ class Settings(NamedTuple):
     n_jobs: int | None
     progress: Progress | None
 
+    @property
+    def algorithm1_orders(self) -> int:
+        """Per player."""
+        return self.n_orders or 1000
+
     def check(self, n_players: int, *, in_order: bool) -> None:
         """Raise an error if these cannot be combined."""
         k, cannot = top_of(self.tolerance), self.method in ("algorithm1", "kernel")
