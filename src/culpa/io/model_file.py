@@ -83,4 +83,7 @@ def detector_from_bytes(content: bytes) -> "PCADetector":
     return of_fitted(fitted_from_bytes(content))
 
 
-kept_detector = lru_cache(maxsize=_KEPT)(fitted_from_bytes)  # once for each process
+@lru_cache(maxsize=_KEPT)
+def kept_detector(content: bytes) -> FittedDetector:
+    """The fitted detector, read once for each process; engines send this function to processes by its name."""
+    return fitted_from_bytes(content)
