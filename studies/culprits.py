@@ -23,27 +23,17 @@ from culpa.detecting.detector import PCADetector
 from culpa.monitoring import Incident
 from culpa.paper.pages import number, percent, table
 from culpa.paper.published import Progress, silent
+from studies.incident_figures import NEXT_TO, figures
 from studies.recorded import SERVERS, Server, load_server, load_tennessee_eastman
 
 MOST_ROWS = 60  # of an incident, for rankings of single rows
 _CRITERIA: tuple[Criterion, ...] = ("leave-one-out", "mahalanobis-shapley", "fault-odds", "propagated")
 
-# features next to each disturbance that an engineer would accept first
-NEXT_TO = {
-    "01": ("A/C feed ratio in stream 4, step", "XMEAS01 XMV03 XMEAS04 XMV04 XMEAS23 XMEAS25"),
-    "02": ("B composition in stream 4, step", "XMEAS10 XMV06 XMEAS24 XMEAS30"),
-    "04": ("reactor cooling water inlet temperature, step", "XMV10 XMEAS09"),
-    "06": ("A feed lost, step", "XMEAS01 XMV03"),
-    "08": (
-        "A, B, C composition in stream 4, random",
-        "XMEAS23 XMEAS24 XMEAS25 XMEAS29 XMEAS30 XMEAS31 XMEAS16 XMEAS20",
-    ),
-    "11": ("reactor cooling water inlet temperature, random", "XMV10 XMEAS09"),
-    "13": ("reaction kinetics, slow drift", ""),
-    "14": ("reactor cooling water valve, sticking", "XMV10 XMEAS09 XMEAS21"),
-}
 FAULT_STARTS = 160
-GAP, MIN_LENGTH = 5, 3
+MACHINES = {
+    "smd": [f"machine-{name}" for name in ("1-3", "1-5", "1-7", "2-1", "2-3", "2-5", "2-7", "3-3", "3-5")],
+    "asd": [f"machine{name}" for name in SERVERS],
+}
 MEASURES = ("hit_rate_100", "hit_rate_150", "hits_1")
 
 
@@ -76,6 +66,7 @@ def run(
                 for (ranking, by), three in means.items()
             ],
             "plant": list(_plant(data)),
+            "figures": [figure._asdict() for figure in figures(data, MACHINES)],
         }
     )
 
@@ -93,8 +84,9 @@ def shown(found: dict[str, Any]) -> dict[str, Any]:
         "by_row": _hit_lines(found, "row"),
         "random_150": min(1.5 * found["chance"], 1),
         "most_rows": MOST_ROWS,
-        "gap": GAP,
-        "min_length": MIN_LENGTH,
+        "figures": [
+            (one["what"], one["wanted"], one["found"], "yes" if one["reached"] else "no") for one in found["figures"]
+        ],
         "plant": [_plant_line(fault) for fault in plant],
         "others": table(("ranking", *(f"fault {int(fault['fault'])}" for fault in plant)), others),
     }
@@ -117,6 +109,7 @@ def _plant_line(fault: dict[str, Any]) -> list[str]:
         str(int(fault["fault"])),
         fault["disturbance"],
         str(fault["onset"]),
+        fault["extent"],
         fault["kind"],
         percent(fault["explained"], 0),
         ", ".join(_starred(fault["culprits"], fault)),
@@ -214,8 +207,8 @@ def _plant(data: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
     by_row = dict(_rankings(PCADetector().fit(plant.normal), plant.normal))
     for fault, (disturbance, next_to) in NEXT_TO.items():
         rows = pd.DataFrame(plant.faults[fault], columns=names)
-        found = detector.incidents(rows, gap=GAP, min_length=MIN_LENGTH)
-        incident = next(one for one in found if one.last >= FAULT_STARTS)
+        found = detector.incidents(rows)
+        incident = next(one for one in found if one.last >= FAULT_STARTS and one.n_flagged)
         first = rows[incident.first : incident.first + 3]
         yield {
             "fault": fault,
@@ -223,6 +216,7 @@ def _plant(data: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
             "next_to": next_to.split(),
             "onset": incident.first,
             "kind": incident.kind,
+            "extent": incident.extent,
             "explained": incident.explained,
             "culprits": [culprit.feature for culprit in incident.onset.culprits],
             "ranking": [one.feature for one in incident.ranking[:2]],

@@ -53,7 +53,12 @@ def load_tennessee_eastman(data: str | os.PathLike[str] | None = None) -> Tennes
 
 def load_server(name: str, data: str | os.PathLike[str] | None = None) -> Server:
     """One of the servers `SERVERS`, from ``asd/machineNN.npz`` in the folder ``data`` or that CULPA_DATA names."""
-    arrays = _read(f"asd/machine{name}.npz", data)
+    return read_machine("asd", f"machine{name}", data)
+
+
+def read_machine(folder: str, name: str, data: str | os.PathLike[str] | None = None) -> Server:
+    """A server of the folder ``asd`` or ``smd``."""
+    arrays = _read(f"{folder}/{name}.npz", data)
     start, stop = (np.asarray(arrays[key], dtype=np.int64) for key in ("start", "stop"))
     return Server(
         _rows(arrays["normal"]), _rows(arrays["new"]), start, stop, np.asarray(arrays["culprits"], dtype=np.bool_)

@@ -33,6 +33,7 @@ from culpa.models.normal_signals import NormalSignals
 from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
+from culpa.scores.excess import NormalExcess
 from culpa.scores.held_out import Rate
 
 _EXPLAINERS_KEPT = 8
@@ -91,6 +92,7 @@ class FittedDetector:
     signals: NormalSignals | None = field(default=None, repr=False)  # columns by themselves
     consistency: Consistency | None = field(default=None, repr=False)  # how well the columns of stretches agree
     recent: Recent | None = field(default=None, repr=False)  # levels of the features after the last row
+    normal_excess: NormalExcess | None = field(default=None, repr=False)  # how flagged rows are grouped
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
@@ -293,3 +295,12 @@ def charted(model: FittedModel, own: Score) -> dict[str, Score]:
 def _is_own(name: str, value: object) -> bool:
     """Whether an option leaves the choice to the detector."""
     return (name in ("score", "game", "ranking") and value is None) or (name == "groups" and value == "own")
+
+
+def excess_of(fitted: FittedDetector) -> NormalExcess:
+    """How far rows exceed the limit, and what normal rows show of that; by chance where these are not known."""
+    if fitted.normal_excess is not None:
+        return fitted.normal_excess
+    known = fitted.limits.knows(fitted.statistic, 0.5)
+    median = fitted.limits(fitted.statistic, 0.5) if known else 0.0
+    return NormalExcess.by_chance(fitted.limit, median, 1 - fitted.confidence)

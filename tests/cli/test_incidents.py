@@ -53,7 +53,7 @@ def test_same_as_the_library(folder, expected, kind, tmp_path):
     lines = run("incidents", folder / f"new.{kind}", *options, "--text").stdout.splitlines()
     assert lines == [incident.sentence for incident in expected]
     assert lines[0].startswith(
-        "Began on 2024-03-05 at 20:50 with flow_reflux and lasted until 21:19. At 20:53, flow_reflux read 58.30 m3/h where"
+        "flow_reflux stood out first, on 2024-03-05 at 20:50, and at 20:53 read 58.30 m3/h where"
     )
 
 
@@ -142,7 +142,7 @@ def _new(folder):
 def test_events_as_text_row_by_row(folder):
     """An incident that was told and has not changed since is over with a word."""
     lines = [line.encode() + b"\n" for line in (folder / "new.ndjson").read_text().splitlines()]
-    process = started(folder, "--text")
+    process = started(folder, "--text", "--gap", "0")
     process.stdin.writelines(lines[28:32])
     process.stdin.flush()
     assert process.stdout.readline().startswith(b"New incident. In row 3, flow_reflux read 43.85 m3/h")
@@ -155,7 +155,7 @@ def test_events_as_text_row_by_row(folder):
     process.stdin.writelines(lines[52:54])
     process.stdin.flush()
     out, _ = process.communicate()
-    assert out.splitlines()[-1].startswith(b"Over. Began in row 6 with flow_reflux and lasted until row ")
+    assert out.splitlines()[-1].startswith(b"Still open. flow_reflux stood out first, in row 6, and ")
     assert process.returncode == 0
 
 

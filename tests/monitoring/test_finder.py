@@ -6,10 +6,12 @@ import pytest
 
 from culpa import PCADetector
 from culpa.explaining.explainer import Explainer
+from culpa.fitted import excess_of
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.when import Clock
 from culpa.scores import ScoredRows
+from culpa.scores.grouping import Rule
 
 
 def rows_of(n, seed=0, d=8, p=2, noise=0.5):
@@ -26,14 +28,14 @@ def feed(detector, X, size, *, live=True, gap=0, min_length=1):
     """Events of rows that come in batches."""
     fitted = detector.fitted
     explainer: Explainer = fitted.explainer()
-    finder = IncidentFinder(
-        fitted, explainer, Clock(None), gap=gap, min_length=min_length, units=[""] * X.shape[1], live=live
-    )
+    units = [""] * X.shape[1]
+    finder = IncidentFinder(fitted, explainer, Clock(None), Rule.given(gap, min_length), units=units, live=live)
     events = []
     for start in range(0, len(X), size):
         rows = ScoredRows.of(explainer.columns.read(X[start : start + size]), fitted.model, fitted.statistic)
         positions = np.arange(start, start + len(rows))
-        batch = Batch(RowNames(positions, positions, positions), rows, fitted.is_flagged(rows.score))
+        excess = excess_of(fitted).of_scores(rows.score, fitted.limit)
+        batch = Batch(RowNames(positions, positions, positions), rows, fitted.is_flagged(rows.score), excess)
         why = explainer.one_pass.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
         events += [(positions[-1], event) for event in finder.add(batch, why)]
     return events + [(None, event) for event in finder.finish()]
@@ -61,9 +63,10 @@ def test_a_process_that_moved_as_a_whole_is_an_upset():
     X = rows_of(200, seed=1, d=24)
     X[100:160] += np.random.default_rng(5).choice([-1.0, 1.0], 24) * np.linspace(0.5, 3, 60)[:, None]
     incident = max(detector.incidents(X, gap=3), key=lambda one: one.n_flagged)
-    assert incident.kind == "upset"
+    assert incident.extent == "upset"
     assert incident.explained < 0.75
-    assert "the process as a whole moved" in incident.sentence
+    assert incident.kind == "process"
+    assert "The process moved: no single reading explains these rows." in incident.sentence
     assert all(np.isnan(culprit.probability) for culprit in incident.onset.culprits)
     assert all(culprit.against == "normal" for culprit in incident.onset.culprits)
 
@@ -76,16 +79,16 @@ def test_whoever_is_compared_with_normal_rows_has_no_probability():
         X[100:160] += np.random.default_rng(seed).choice([-1.0, 1.0], 24) * np.linspace(0.5, 3, 60)[:, None]
         X[150, seed] += 100
         for one in detector.incidents(X, gap=3):
-            assert one.kind != "upset" or all(culprit.against == "normal" for culprit in one.onset.culprits)
+            assert one.extent != "upset" or all(culprit.against == "normal" for culprit in one.onset.culprits)
             for culprit in (*one.onset.culprits, *one.worst.culprits):
                 assert np.isnan(culprit.probability) == (culprit.against == "normal")
-            kinds |= {(one.kind, culprit.against) for culprit in one.worst.culprits}
+            kinds |= {(one.extent, culprit.against) for culprit in one.worst.culprits}
     assert {("upset", "others"), ("features", "others")} <= kinds
 
 
 def test_nobody_below_two_standard_deviations_is_a_culprit(detector):
     X = rows_of(5000, seed=2)
-    found = detector.incidents(X)
+    found = detector.incidents(X, gap=0)
     assert len(found) > 20
     moments = [moment for one in found for moment in (one.onset, one.worst)]
     assert all(abs(culprit.deviation) >= 2 for moment in moments for culprit in moment.culprits)
@@ -177,8 +180,7 @@ def test_events(detector, size):
         grown = [event.new for _, event in events if event.event == "grew"]
         assert ("x5",) in grown
     for _, event in events:
-        if event.incident.first != event.incident.last:  # what goes on has no end yet
-            assert ("has lasted until" in event.incident.sentence) == (event.event != "closed")
+        assert ("Still open" in event.incident.sentence) == (event.event != "closed")
     quiet = feed(detector, X, size, gap=2, min_length=2, live=False)
     assert [event.event for _, event in quiet] == ["closed"] * len(quiet)
 

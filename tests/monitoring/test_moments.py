@@ -27,7 +27,7 @@ def test_rows_that_resemble_each_other_say_less_about_an_upset(remember, kind):
     signs = np.where(np.arange(24) % 2, 1.2, -1.2)
     (incident,) = detector.incidents(np.tile(signs, (10, 1)), stretches=[(0, 9)])
     assert incident.explained < 0.75
-    assert incident.kind == kind
+    assert incident.extent == kind
 
 
 def test_normal_rows_of_a_model_of_few_independent_rows_are_no_upset():

@@ -310,7 +310,7 @@ def test_control_chart_equals_the_detectors_statistics(detector, new):
     for span in chart.incidents:
         flagged[span.first : span.last + 1] = True
     np.testing.assert_array_equal(flagged, detector.predict(new) == -1)
-    found = detector.incidents(new)
+    found = detector.incidents(new, gap=0)
     assert [(span.first, span.last) for span in chart.incidents] == [(one.first, one.last) for one in found]
     merged = ControlChart.of(detector, new, incidents=detector.incidents(new, gap=5))
     assert 0 < len(merged.incidents) < len(chart.incidents)

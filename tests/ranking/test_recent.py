@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from culpa.models.normal_range import NormalRange
+from culpa.monitoring.states import from_plain, to_plain
 from culpa.ranking.recent import Recent, evidence
 
 
@@ -46,7 +47,7 @@ def test_pieces_and_restarts_change_nothing(holes):
     Z = rows(holes=holes)
     whole, pieces = Recent.none(4).then(Z), Recent.none(4)
     for piece in np.split(Z, [0, 1, 2, 250, 299, 300, 301, 650, 651, 1400]):
-        pieces = Recent.from_json(json.loads(json.dumps(pieces.then(piece).to_json())))
+        pieces = from_plain(json.loads(json.dumps(to_plain(pieces.then(piece)))))
         pieces = Recent.from_arrays(pieces.to_arrays())
     assert (pieces.averages == whole.averages).all()
     assert (pieces.farthest == whole.farthest).all()

@@ -61,12 +61,12 @@ def test_numbers_are_shown_as_the_sentence_shows_them(case):
     *_, content = case
     several = 0
     for story in content.incidents:
-        if story.kind != "features":
+        if story.extent != "features":
             continue
         several += len(story.onset.culprits) > 1
         for told in story.onset.culprits:
             actual, expected, off = told.shown
-            assert f"{content.players[told.feature]} read {actual} where" in story.sentence
+            assert re.search(rf"{content.players[told.feature]} [^.]*read {re.escape(actual)} where", story.sentence)
             assert f"imply {expected} ({off.rsplit(' ', 1)[0]}" in story.sentence
             assert off.endswith("below" if told.actual < told.expected else "above")
     assert several
@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_left_out_of_the_least_incidents_first(case, monkey
 def test_the_incident_reached_as_many_as_the_sentence_says(case):
     _, _, found, content = case
     for story, incident in zip(content.incidents, found, strict=True):
-        told = re.search(r"It spread to (.*?)\. It was", incident.sentence)
+        told = re.search(r"Later also off: (.*?)\. It was", incident.sentence)
         if told is None:
             continue
         more = re.search(r"and (\d+) more", told[1])

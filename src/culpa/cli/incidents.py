@@ -41,8 +41,8 @@ def incidents(
     opens and when it spreads to more features.
 
     \b
-    culpa incidents new.csv -m plant.culpa --time time --gap 5min --text
-    culpa incidents new.parquet -m plant.culpa --min-length 3 -o incidents.csv
+    culpa incidents new.csv -m plant.culpa --time time --text
+    culpa incidents new.parquet -m plant.culpa --time time --false-incidents "1 per week" -o incidents.csv
     culpa incidents /data/new -m plant.culpa --time time --by machine -o /data/incidents --engine spark
     """
     if text and (answer.path or answer.format):
@@ -84,16 +84,30 @@ class _Lines:
             for sentence in columns["sentence"]:
                 typer.echo(plain(sentence))
             return
-        facts = [name for name in columns if name not in ("event", "new", "sentence")]
+        facts = [name for name in columns if name not in ("event", "new", "status", "sentence")]
         about = [[str(columns[name][k]) for name in facts] for k in range(len(columns["event"]))]
         for k, event in enumerate(columns["event"]):
-            if event == "opened" and columns["event"][k + 1 : k + 2] == ["closed"] and about[k + 1] == about[k]:
+            if (
+                event == "opened"
+                and columns["event"][k + 1 : k + 2] in (["closed"], ["open"])
+                and about[k + 1] == about[k]
+            ):
                 continue
             short = k > 0 and columns["event"][k - 1] == "opened" and about[k - 1] == about[k]
-            opening = "New incident, already over. " if short else _OPENINGS[event].format(new=columns["new"][k])
-            known = event == "closed" and about[k] == self._told
+            opening = (
+                "New incident, already over. "
+                if short and event == "closed"
+                else _OPENINGS[event].format(new=columns["new"][k])
+            )
+            known = event in ("closed", "open") and about[k] == self._told
             typer.echo(plain(opening.rstrip() if known else opening + columns["sentence"][k]))
             self._told = about[k]
 
 
-_OPENINGS = {"opened": "New incident. ", "grew": "{new} went far outside the training range. ", "closed": "Over. "}
+_OPENINGS = {
+    "opened": "New incident. ",
+    "grew": "{new} went far outside the training range. ",
+    "joined": "Part of an incident that began before. ",
+    "closed": "Over. ",
+    "open": "Still open. ",
+}

@@ -204,6 +204,9 @@ class NewRowsOptions(TableOptions):
             parts += [f"{console.count(skipped, 'line')} skipped"] if skipped else []
             parts += [f"{console.count(source.left_out, 'row')} left out"] if source.left_out else []
             console.say(", ".join(parts) + ("" if output is None else f"; wrote {output}"))
+            if summary.unconfirmed or summary.expected:
+                apart = f"{console.count(summary.unconfirmed, 'group')} of flagged rows with too little evidence. "
+                console.say((apart if summary.unconfirmed else "") + summary.expected)
         if self.fail_on_anomaly and found:
             raise typer.Exit(FOUND)
 
@@ -284,11 +287,15 @@ class OutputOptions:
 class IncidentOptions:
     """How flagged rows are grouped into incidents."""
 
-    gap: str = _option(
-        "Maximum gap between flagged rows of one incident: a number of rows, or a time span such as '5min'.",
-        default="0",
+    gap: str | None = _option(
+        "Your own grouping: maximum gap between flagged rows of one incident, a number of rows or a time span such as "
+        "'5min'.",
+        default=None,
     )
-    min_length: int = _option("Minimum number of flagged rows in an incident.", default=1, min=1)
+    min_length: int | None = _option("Your own grouping: minimum number of flagged rows.", default=None, min=1)
+    false_incidents: str | None = _option(
+        "How many false incidents you accept, such as '1 per week' or '1 per 1,000 rows'.", default=None
+    )
     baseline: int = _option(
         "Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
         "training rows.",
@@ -299,8 +306,9 @@ class IncidentOptions:
     def grouping(self) -> dict[str, Any]:
         """The options, as the library takes them."""
         span = self.gap  # a time span, as it was written
-        gap = int(span) if span.strip().lstrip("+-").isdigit() else span
-        return {"gap": gap, "min_length": self.min_length, "baseline": self.baseline}
+        gap = int(span) if span is not None and span.strip().lstrip("+-").isdigit() else span
+        others = {"min_length": self.min_length, "false_incidents": self.false_incidents, "baseline": self.baseline}
+        return {"gap": gap, **others}
 
 
 @dataclass(frozen=True)

@@ -209,6 +209,8 @@ _READERS: dict[str, Reader] = {
     "context": _described("context", {"given": DETECTOR["given"]}, _LEARNING),
     "limits": _described("limits", {name: DETECTOR[name] for name in _LIMITS}, _LEARNING),
     "detector": _described("detector", DETECTOR, _LEARNING, {"smooth": ("fit",)}),
-    "incidents": _texts("incidents", dict.fromkeys(("gap", "min_length", "baseline"), ("incidents", "report"))),
+    "incidents": _texts(
+        "incidents", dict.fromkeys(("gap", "min_length", "false_incidents", "baseline"), ("incidents", "report"))
+    ),
     "report": _texts("report", dict.fromkeys(("output", "title"), ("report",))),
 }

@@ -36,7 +36,7 @@ def report(
 
     \b
     culpa report new.csv -m plant.culpa -o report.html
-    culpa report new.csv -m plant.culpa --time time --gap 5min -o report.html
+    culpa report new.csv -m plant.culpa --time time -o report.html
     culpa report new.csv -m plant.culpa --json | jq .overview.verdict
     """
     if json and output == project.value_of("output"):

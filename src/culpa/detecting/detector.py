@@ -44,7 +44,7 @@ from culpa.fitting.compatibility import check_combinations, check_moments, check
 from culpa.fitting.dirty_cells import without_suspicious_cells
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder
-from culpa.fitting.training_rows import TrainingRows
+from culpa.fitting.training_rows import TrainingRows, excess_in
 from culpa.fitting.trimming import at_places
 from culpa.fitting.updating import NEED_NO_FIT, check_settings
 from culpa.fitting.weighting import fit_weighted, read_weights
@@ -205,7 +205,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             tails = Limits.tails_of(charted(fitted.model, statistic).values(), [fitted.model.standardise(rows)])
             limits = Limits(fitted.model, "conformal", tails)
             limit = limits(statistic, confidence)
-            draft.fitted = replace(
+            fitted = replace(
                 fitted,
                 statistic=statistic,
                 confidence=confidence,
@@ -215,6 +215,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 settings=settings,
                 gathered=None,
             )
+            draft.fitted = replace(fitted, normal_excess=excess_in(fitted, {0: InOrder(rows)}, len(rows)))
         return self
 
     @classmethod
@@ -239,7 +240,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         >>> from culpa.datasets import make_plant
         >>> plant = make_plant()
         >>> detector = PCADetector.from_pca(PCA(3).fit(plant.normal), plant.normal)
-        >>> detector.incidents(plant.new, gap=3, min_length=5)[0].culprits[0].feature
+        >>> detector.incidents(plant.new)[0].culprits[0].feature
         'x2'
         """
         check_keywords(parameters, PARAMETERS, "from_pca")

@@ -63,7 +63,7 @@ class PipelineDetector(CopiedInUse, WatchesRows):
     >>> from culpa.datasets import make_plant
     >>> plant = make_plant()
     >>> pipeline = make_pipeline(SimpleImputer(), StandardScaler(), PCADetector()).fit(plant.normal)
-    >>> incidents = PipelineDetector(pipeline).incidents(plant.new, gap=3, min_length=5)
+    >>> incidents = PipelineDetector(pipeline).incidents(plant.new)
     >>> incidents[0].culprits[0].feature
     'x2'
     """

@@ -35,8 +35,9 @@ class WatchesRows(JudgesRows):
         X: Any,
         *,
         time: Any = None,
-        gap: Any = 0,
-        min_length: int = 1,
+        gap: Any = None,
+        min_length: int | None = None,
+        false_incidents: str | None = None,
         units: Mapping[str, str] | None = None,
         baseline: int = 0,
         stretches: Sequence[tuple[int, int]] | None = None,
@@ -52,11 +53,13 @@ class WatchesRows(JudgesRows):
             Name of the column of ``X`` that holds the rows' times (it is not a feature then), or the times themselves:
             dates, durations, ISO 8601 texts or numbers, ascending. The index of a pandas table is used by itself if it
             holds times. Without times, sentences name row labels.
-        gap
-            Maximum gap between flagged rows of one incident: a number of rows that are not flagged, or a time span such
-            as ``"5min"``.
-        min_length
-            Minimum number of flagged rows; shorter incidents are left out.
+        gap, min_length
+            Your own definition of an incident, instead of the learned one: the maximum gap between flagged rows, which is
+            a number of rows that are not flagged (0 if you only pass ``min_length``) or a time span such as ``"5min"``,
+            and the minimum number of flagged rows (1 if you only pass ``gap``).
+        false_incidents
+            How many false incidents you accept, such as ``"1 per week"`` or ``"1 per 1,000 rows"``. The default is 0.15
+            per flagged normal row: 1.5 per 1,000 rows for a confidence of 0.99.
         units
             Units of features for the sentences, such as ``{"flow_3": "m3/h"}``; those of a model file are known.
         baseline
@@ -73,7 +76,8 @@ class WatchesRows(JudgesRows):
         Returns
         -------
         Incidents
-            A sequence of `culpa.monitoring.incident.Incident` with ``to_frame``, ``to_dict`` and ``to_json``.
+            A sequence of `culpa.monitoring.incident.Incident` with ``to_frame``, ``to_dict`` and ``to_json``, and
+            ``unconfirmed``: flagged rows with too little evidence for an incident.
 
         Examples
         --------
@@ -81,7 +85,9 @@ class WatchesRows(JudgesRows):
         >>> from culpa.datasets import make_plant
         >>> plant = make_plant()
         >>> detector = PCADetector().fit(plant.normal)
-        >>> incidents = detector.incidents(plant.new, gap=3, min_length=5)
+        >>> incidents = detector.incidents(plant.new)
+        >>> len(incidents)  # six faults, and a sensor that stood still in one of them
+        7
         >>> incidents[0].culprits[0].feature, list(incidents[0].onset.to_fix)
         ('x2', ['x2'])
         """
@@ -90,7 +96,7 @@ class WatchesRows(JudgesRows):
                 "incidents always rank features by the evidence of all their rows, so you cannot pass 'ranking'."
             )
         features, times, name = split_time(X, time)
-        search = Search(times, name, gap, min_length, units, baseline, stretches)
+        search = Search(times, name, gap, min_length, false_incidents, units, baseline, stretches)
         table = in_order(self.read(features, min_rows=0), times, self.fitted.columns.step)
         return find_incidents(self.fitted, table, search, **options)
 
@@ -163,8 +169,8 @@ class WatchesRows(JudgesRows):
         X, time
             As for `incidents`.
         options
-            ``title`` of the page; ``source``, a name for the data; ``gap``, ``min_length`` and ``units``, as for
-            `incidents`; and those of `Explainer`, such as ``groups``.
+            ``title`` of the page; ``source``, a name for the data; ``gap``, ``min_length``, ``false_incidents`` and
+            ``units``, as for `incidents`; and those of `Explainer`, such as ``groups``.
 
         Returns
         -------

@@ -14,6 +14,7 @@ class ReportOptions(BlameOptions, total=False):
     title: str
     source: str
     gap: Any
-    min_length: int
+    min_length: int | None
+    false_incidents: str | None
     baseline: int
     units: Mapping[str, str] | None

@@ -11,7 +11,7 @@ from culpa._core.types import Mask
 from culpa._core.words import count, count_are, in_percent
 from culpa.columns import lagged_names
 from culpa.columns.units import short_names
-from culpa.fitted import FittedDetector
+from culpa.fitted import FittedDetector, excess_of
 from culpa.fitting.trimming import GROSS
 from culpa.models import Estimator
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
@@ -41,14 +41,17 @@ ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a fi
 def rate_in_words(fitted: FittedDetector) -> str:
     """How often held-out rows exceed the limit, or nothing where that is not known.
 
-    For example "held-out rows: 1.1% above the 99% limit, 95% interval 0.4 to 2.3%".
+    For example "held-out rows: 1.1% above the 99% limit, 95% interval 0.4 to 2.3%; about 1.5 false incidents per 1,000
+    normal rows".
     """
     rate = fitted.false_alarm_rate
     if rate is None:
         return ""
     value, low, high = in_percent(rate)
     limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
-    return f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
+    incidents = 1000 * excess_of(fitted).false_incidents(excess_of(fitted).bound())
+    told = f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
+    return f"{told}; about {incidents:.2g} false incidents per 1,000 normal rows"
 
 
 def groups_to_suggest(fitted: FittedDetector) -> list[SuggestedGroup]:

@@ -1,9 +1,10 @@
-"""What is learned from the normal rows as they are, in order: their columns by themselves, stretches of rows, last levels.
+"""What is learned from the normal rows as they are, in order: their columns by themselves, stretches of rows, last levels,
+and how flagged rows among them are grouped.
 
 All of it is learned in one pass. Of a long table, stretches from all over it are kept.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,8 @@ from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
 from culpa.ranking.recent import SETTLED, Recent
 from culpa.scores.consistency import Consistency
+from culpa.scores.excess import NormalExcess, unit_of
+from culpa.scores.grouping import Profiles, learn
 
 _PIECE, _FEWEST_PIECES = 400, 5  # rows of a piece, at most
 _MOST_ROWS, _MOST_CELLS = 8000, 1 << 22  # that are kept
@@ -66,6 +69,7 @@ class TrainingRows:
                 signals=self._signals.finish(),
                 consistency=consistency_of(fitted.model, pieces),
                 recent=levels_after(Recent.none(last.shape[1]), last, fitted),
+                normal_excess=excess_in(fitted, dict(zip(self._pieces, pieces, strict=True)), self._size),
             )
 
     def _wanted(self, width: int) -> frozenset[int]:
@@ -92,3 +96,27 @@ def consistency_of(model: FittedModel, pieces: list[InOrder]) -> Consistency | N
     gaussian = model.gaussian
     rows = [gaussian.impute(standardiser(model)(piece))[:, main] for piece in pieces]
     return Consistency.of(rows, min(gaussian.n_components, len(main) - 1))
+
+
+def excess_in(fitted: FittedDetector, pieces: Mapping[int, InOrder], size: int) -> NormalExcess | None:
+    """What the flagged ones of these rows show, which were cut in pieces of the same size.
+
+    The model has seen the rows, so that their scores are too low: the limit is lowered until it flags as many of them as of
+    rows that the model did not see.
+    """
+    found = [(place * size, part, standardiser(fitted.model)(part)) for place, part in sorted(pieces.items())]
+    scores = [fitted.statistic(Z) for _, _, Z in found]
+    seen = np.concatenate(scores)
+    seen = seen[~np.isnan(seen)]
+    held_out, alpha = fitted.false_alarm_rate, 1 - fitted.confidence
+    if len(seen) < _FEWEST_ROWS or not seen.min() > 0:
+        return None
+    limit = float(np.quantile(seen, 1 - min(alpha if held_out is None else held_out.value, 0.5)))
+    unit, profiles, flagged = unit_of(limit, float(np.median(seen))), Profiles(fitted.model), []
+    known = NormalExcess(unit, 1, 0.0, 1.0, alpha)
+    for (start, part, Z), score in zip(found, scores, strict=True):
+        missing = np.zeros(len(Z)) if part.missing is None else np.minimum(part.missing, size)
+        at = np.flatnonzero(score > limit)
+        places = start + at + np.cumsum(missing)[at].astype(np.int64)
+        flagged.append((places, known.of_scores(score[at], limit), profiles(Z[at])))
+    return learn(unit, alpha, flagged, len(seen))

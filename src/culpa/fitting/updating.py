@@ -93,7 +93,8 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
         updated = replace(updated, recent=levels_after(before, updated.model.standardise(rows), updated))
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
-    return replace(updated, consistency=fitted.consistency or updated.consistency)
+    excess = fitted.normal_excess or updated.normal_excess
+    return replace(updated, consistency=fitted.consistency or updated.consistency, normal_excess=excess)
 
 
 def _updated(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:

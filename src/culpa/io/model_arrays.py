@@ -7,7 +7,7 @@
 | modes.* | a model with several: loadings with zeros beyond a mode's number of components, units of scores by name |
 | context.*, margins.* | of given features, and of a copula |
 | limits.NAME.* | the largest scores of normal rows, and the block of each |
-| range.*, signals, recent.*, consistency.* | what normal rows showed of features, columns and stretches |
+| range.*, signals, recent.*, consistency.*, excess | what normal rows showed of features, columns and stretches |
 | blocks.*, gathered.* | moments of blocks of training rows, and what `partial_fit` goes on from |
 | components | held-out likelihood by number of components |
 | abnormal, suspicious | training rows and cells that looked abnormal |
@@ -31,6 +31,7 @@ from culpa.io.model_container import Arrays, ModelFileError
 from culpa.io.model_header import n_columns_of
 from culpa.models.blocks import HELD
 from culpa.models.normal_signals import N_FIELDS
+from culpa.scores import excess
 from culpa.scores.consistency import LENGTHS
 
 _LARGEST = 1e100  # cells of tables are not larger, and squares must not overflow
@@ -114,6 +115,7 @@ _SPECS = {
     "range.features": _Spec("3 d", 0, from_=2),
     "range.rows": _Spec("3", _TINY),
     "signals": _Spec(f"{N_FIELDS} n", 0, from_=2),
+    "excess": _Spec(f"{excess.N_FIELDS}", _TINY),
     "recent.levels": _Spec("4 d", 0, from_=2),
     "recent.rows": _Spec("1", 0),
     "consistency.columns": _Spec(f"3 {len(LENGTHS)} c", 0),
@@ -131,7 +133,7 @@ _SPECS = {
     "forms.sizes": _Spec("2", 0, whole=True),
     "forms.coordinates": _Spec("side side"),
 }
-_OPTIONAL = ("signals", "recent", "consistency", "blocks", "gathered", "components", "forms")  # whole parts
+_OPTIONAL = ("signals", "excess", "recent", "consistency", "blocks", "gathered", "components", "forms")  # whole parts
 _MAY_LACK = ("forms.coordinates", *(f"modes.units.{name}" for name in QUADRATIC_NAMES))
 
 

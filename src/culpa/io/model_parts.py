@@ -29,6 +29,7 @@ from culpa.models.scatter import Scatter
 from culpa.ranking.recent import Recent
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.consistency import Consistency
+from culpa.scores.excess import NormalExcess
 from culpa.scores.limits import Limits
 from culpa.shapley import QuadraticForms
 
@@ -68,6 +69,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     arrays |= {"mean": model.centre - model.scale * fitted.ppca.mean_, "scale": model.scale}
     if fitted.signals is not None:
         arrays["signals"] = fitted.signals.to_array()
+    if fitted.normal_excess is not None:
+        arrays["excess"] = fitted.normal_excess.to_array()
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     for name, field in _TABLE_FIELDS.items():
@@ -156,6 +159,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         limit_source=header["limits"]["source"],
         components=choice,
         signals=NormalSignals.from_array(arrays["signals"]) if "signals" in arrays else None,
+        normal_excess=NormalExcess.from_array(arrays["excess"]) if "excess" in arrays else None,
         mode_ranges=tuple(NormalRange.from_arrays(dict(zip(_RANGE, each, strict=True))) for each in ranges),
         **{field: _table(arrays, header, name, columns) for name, field in _TABLE_FIELDS.items()},
         **kept,

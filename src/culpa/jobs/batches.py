@@ -26,6 +26,8 @@ class Summary:
     anomalies: int = 0
     empty: int = 0  # rows without any observed feature, which get no score
     incidents: int = 0
+    unconfirmed: int = 0  # stretches of flagged rows with too little evidence
+    expected: str = ""  # how many false incidents
     skipped: int = 0  # rows that came late or without a time
     discoveries: int | None = None  # where a false discovery rate was asked for
 

@@ -7,15 +7,16 @@ import numpy as np
 
 from culpa._core.threads import one_blas_thread
 from culpa.explaining.batch_explainer import BatchExplainer
-from culpa.fitted import FittedDetector
+from culpa.fitted import FittedDetector, excess_of
 from culpa.io.tables import Sink
 from culpa.io.tables.columns import kind
 from culpa.jobs.batches import NOBODY, Listener, ScoredBatch, Summary, scored_batches
 from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
+from culpa.monitoring.rules import chosen_rule
 from culpa.monitoring.running import RowNames
-from culpa.monitoring.times import GapCheck, Times, are_days, check_gap, read_gap
+from culpa.monitoring.times import GapCheck, Times, are_days, read_gap
 from culpa.monitoring.when import Clock
 
 
@@ -25,51 +26,54 @@ def incidents(
     sink: Sink,
     *,
     time: str | None = None,
-    gap: Any = 0,
-    min_length: int = 1,
+    gap: Any = None,
+    min_length: int | None = None,
+    false_incidents: str | None = None,
     baseline: int = 0,
     events: bool = False,
     told: Listener = NOBODY,
 ) -> Summary:
-    """Write one line per incident; ``time`` names the column of the rows' times, ``gap``, ``min_length`` and ``baseline``
-    are those of `PCADetector.incidents`. With ``events``, also a line when an incident opens and when it grows.
+    """Write one line per incident; ``time`` names the column of the rows' times, and the other options are those of
+    `PCADetector.incidents`. With ``events``, also a line when an incident opens, and when it grows.
     """
     summary = Summary()
     explainer = BatchExplainer(fitted.explainer(), live=source.live, note=told.step)
-    clock, check = _Clock(time, modes=fitted.n_modes is not None), GapCheck(read_gap(gap))
-    finder = IncidentFinder(
-        fitted,
-        explainer.explainer,
-        Clock(time, dated=True),  # who reads a file later on wants to know the day
-        gap=read_gap(gap),
-        min_length=min_length,
-        units=units_of(fitted),
-        baseline=baseline,
-        live=events,
-    )
-    carried = [] if time is None else [time]
+    clock, finder, check = _Clock(time, modes=fitted.n_modes is not None), None, GapCheck(0)
     following = Following(source, time, ascending=True, report=told.warning, step=fitted.columns.step)
     with one_blas_thread():
-        for scored in scored_batches(fitted, source, carried, summary, told, following):
+        for scored in scored_batches(fitted, source, [] if time is None else [time], summary, told, following):
             if not len(scored.rows):
                 continue
             times = clock.read(scored)
-            if not isinstance(check_gap(gap, times), int) and (text := check.add(times)):
+            if finder is None:
+                rule = chosen_rule(fitted, gap, min_length, false_incidents, times)
+                check = GapCheck(read_gap(gap) if rule.by_time else 0)
+                shown = Clock(time, dated=True)  # who reads a file later on wants to know the day
+                finder = IncidentFinder(
+                    fitted, explainer.explainer, shown, rule, units=units_of(fitted), baseline=baseline, live=events
+                )
+                summary.expected = rule.expected
+            if text := check.add(times):
                 told.warning(text)
-            counts = summary.rows - len(scored.rows) + np.arange(len(scored.rows))
             finder.n_days = clock.n_days
-            rows = scored.batch
-            names = RowNames(rows.rows, rows.rows if times is None else times, counts)
-            batch = Batch(names, scored.rows, scored.anomaly, times, cut=rows.cut, missing=rows.missing)
+            batch = _batch(fitted, scored, times, summary.rows - len(scored.rows))
             why = explainer.explain(scored.rows.choose(batch.flagged_at), "values") if scored.anomaly.any() else None
             if found := finder.add(batch, why):
                 _write(found, clock, sink, summary, events=events)
         if text := check.finish():
             told.warning(text)
-        found = finder.finish()
+        found = [] if finder is None else finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
             _write(found, clock, sink, summary, events=events)
+    summary.unconfirmed = 0 if finder is None else finder.n_unconfirmed
     return summary
+
+
+def _batch(fitted: FittedDetector, scored: ScoredBatch, times: Times | None, n_before: int) -> Batch:
+    rows = scored.batch
+    names = RowNames(rows.rows, rows.rows if times is None else times, n_before + np.arange(len(scored.rows)))
+    excess = excess_of(fitted).of_scores(scored.rows.score, fitted.limit)
+    return Batch(names, scored.rows, scored.anomaly, excess, times, rows.cut, rows.missing)
 
 
 def incident_schema(time: Any, *, modes: bool) -> Any:
@@ -77,7 +81,10 @@ def incident_schema(time: Any, *, modes: bool) -> Any:
     import pyarrow as pa
 
     names = as_columns([])
-    whole, texts = ("first", "last", "n_flagged"), ("kind", "culprit", *list(names)[list(names).index("unit") :])
+    whole, texts = (
+        ("first", "last", "n_flagged"),
+        ("status", "kind", "culprit", *list(names)[list(names).index("unit") :]),
+    )
     types = dict.fromkeys(names, pa.float64()) | dict.fromkeys(whole, pa.int64()) | dict.fromkeys(texts, pa.string())
     types |= dict.fromkeys(("start", "end", "peak"), time) | {"score_if_fixed": pa.float64()}
     return pa.schema({**types, **({"mode": pa.int64()} if modes else {})})
@@ -140,7 +147,7 @@ class _Clock:
 
 
 def _write(found: Sequence[Event], clock: _Clock, sink: Sink, summary: Summary, *, events: bool) -> None:
-    summary.incidents += sum(one.event == "closed" for one in found)
+    summary.incidents += sum(one.event in ("closed", "open") for one in found)
     columns: dict[str, Any] = as_columns([one.incident for one in found])
     times = {name: clock.labels(columns[name]) for name in ("start", "end", "peak")}
     news = {"event": [one.event for one in found], "new": [", ".join(one.new) for one in found]} if events else {}

@@ -57,6 +57,10 @@ class NormalSignals:
         """Cells per change."""
         return self.n_cells / np.maximum(self.n_runs, 1)
 
+    def of_columns(self, at: NDArray[np.intp]) -> Self:
+        """Of some of the columns."""
+        return replace(self, **{one.name: getattr(self, one.name)[at] for one in fields(self)})
+
     def then(self, later: Self) -> Self:
         """Of later rows as well."""
         low, high = np.minimum(self.low, later.low), np.maximum(self.high, later.high)

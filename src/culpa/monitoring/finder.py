@@ -1,56 +1,68 @@
 """Rows of a table, as they come, become incidents.
 
 Rows may come in batches of any size. Of an incident, only its first and its worst rows and running sums are kept, so it may
-last for any number of rows.
+last for any number of rows. Flagged rows are grouped by `culpa.scores.grouping`, so that several incidents may go on at
+the same time.
 """
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.continuity import as_numbers
 from culpa._core.types import Floats, Mask
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
 from culpa.fitted import FittedDetector
-from culpa.monitoring.clearing import Around
-from culpa.monitoring.digits import decimals_of_columns
-from culpa.monitoring.incident import Incident, Moved, Reached, Stage
-from culpa.monitoring.moments import Judge
+from culpa.monitoring.describing import Describer
+from culpa.monitoring.incident import Incident, Status
+from culpa.monitoring.moments import Names
 from culpa.monitoring.running import Draft, Movement, RowNames, Snapshot, plain_label
-from culpa.monitoring.story import Storyteller
-from culpa.monitoring.times import Span, Times
+from culpa.monitoring.signal_watch import WrongSignal, watch_of
+from culpa.monitoring.states import from_plain, to_plain
+from culpa.monitoring.times import Times
+from culpa.monitoring.verdict import ROWS
 from culpa.monitoring.when import Clock
 from culpa.ranking.recent import FORGOTTEN, Recent
 from culpa.scores import ScoredRows
+from culpa.scores.grouping import Grouping, Profiles, Rule, Step
 
-_SMALLEST_SHARE = 0.01  # that a stage mentions
+_VERSION = 1
+_REMEMBERED = ("_names", "_drafts", "_jumped", "_recent", "_level", "n_unconfirmed")
 _FEWEST_BEFORE = 10  # normal rows that a baseline takes
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to an incident: it opened, it reached more features, or it closed."""
+    """Something that happened to an incident.
 
-    event: Literal["opened", "grew", "closed"]
+    It opened, it reached more features, it turned out to belong to one that began before ("joined"), or it closed. At the
+    end of the rows, it may still be "open". Stretches that never become incidents are "unconfirmed".
+    """
+
+    event: Literal["opened", "grew", "joined", "closed", "open", "unconfirmed"]
     incident: Incident
     new: tuple[str, ...] = ()  # features that it reached
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The next rows of a table, those that belong to incidents, and those that begin one whatever comes before.
+    """The next rows of a table, and how far they exceed the limit.
 
-    Rows were left out before those in ``cut``, which ends an incident; ``missing`` counts the missing rows before each.
+    Rows were left out before those in ``cut``, which ends incidents; ``missing`` counts the missing rows before each.
     """
 
     names: RowNames
     rows: ScoredRows
     flagged: Mask
+    excess: Floats
     times: Times | None = None
-    begins: Mask | None = None
     cut: Mask | None = None
     missing: Floats | None = None
 
@@ -63,7 +75,8 @@ class Batch:
 class IncidentFinder:
     """Takes rows in order and hands out incidents that are over; ``live`` also when they open and grow.
 
-    The first ``n_days`` rows have times that are days, so that sentences about them do not mention the time of day.
+    Incidents come in the order in which they began, or ``live`` as soon as they are over. The first ``n_days`` rows have
+    times that are days, so that sentences about them do not mention the time of day.
     """
 
     n_days: float = 0
@@ -73,29 +86,31 @@ class IncidentFinder:
         fitted: FittedDetector,
         explainer: Explainer,
         clock: Clock,
+        rule: Rule,
         *,
-        gap: int | Span = 0,
-        min_length: int = 1,
         units: Sequence[str],
         baseline: int = 0,
         live: bool = False,
+        unconfirmed: bool = False,
     ) -> None:
-        if not isinstance(min_length, (int, np.integer)) or min_length < 1:
-            raise ValueError(f"min_length must be a whole number of at least 1, got {min_length!r}.")
+        """``unconfirmed`` asks for stretches that are no incidents, too."""
         if not isinstance(baseline, (int, np.integer)) or baseline < 0:
             raise ValueError(f"baseline must be a whole number of rows, 0 for none, got {baseline!r}.")
         self.fitted, self.explainer, self.clock = fitted, explainer, clock
-        self.gap, self.min_length, self.units = gap, min_length, units_of_columns(explainer, units)
-        self.baseline, self.live = int(baseline), live
+        self.rule, self.units = rule, units_of_columns(explainer, units)
+        self.baseline, self.live, self.unconfirmed = int(baseline), live, unconfirmed
+        self.n_unconfirmed = 0
         self._main = np.array([members[0] for members in explainer.columns.members])
         n_modes = fitted.n_modes or 1
-        self._in_mode = [fitted.in_mode(mode) for mode in range(n_modes)]
-        self._offset = [fitted.model.standard.modes[mode].mean for mode in range(n_modes)]
-        self._seen = [one.normal_range.of_columns(self._main) for one in self._in_mode]
-        self._judges: list[Judge] = []  # one per mode
-        self._storyteller: Storyteller | None = None
-        self._open: Draft | None = None
-        self._last_time: Any = None  # of the last flagged row
+        self._offset = [mode.mean for mode in fitted.model.standard.modes]
+        self._seen = [fitted.in_mode(mode).normal_range.of_columns(self._main) for mode in range(n_modes)]
+        self._profiles, self._grouping = Profiles(fitted.model), Grouping(rule)
+        self._describer: Describer | None = None
+        self._names: tuple[str, ...] | None = None
+        self._signals = watch_of(fitted, explainer, self.units) if rule.is_learned else None
+        self._drafts: dict[int, Draft] = {}  # of stretches that may go on
+        self._held: list[Event] = []  # incidents that are over, while one that began before goes on
+        self._jumped = 0  # rows that are missing so far
         self._recent = np.zeros((0, explainer.model.standard.n_features))  # unflagged rows before, for a baseline
         # levels in the unflagged rows before; with a baseline or modes, the mean of these is the level
         self._follows = not baseline and n_modes == 1
@@ -107,71 +122,93 @@ class IncidentFinder:
 
     def add(self, batch: Batch, why: Explanation | None) -> list[Event]:
         """Take the next rows; ``why`` explains the flagged ones, and is ``None`` where there are none."""
+        if not len(batch.rows):
+            return []
         events: list[Event] = []
-        at = batch.flagged_at
-        done = 0
+        places, at = self._places(batch), batch.flagged_at
+        if self._describer is None:
+            self._meet(batch.rows.reading.names)
         if len(at):
             assert why is not None
-            self._meet(why)
-            starts = np.flatnonzero(self._begins(batch, at))
-            goes_on = not len(starts) or starts[0] != 0
-            cuts = [0, *starts.tolist()] if goes_on else starts.tolist()
-            for k, (cut, end) in enumerate(zip(cuts, [*cuts[1:], len(at)], strict=True)):
-                if k or not goes_on:
-                    events += self._close()
-                    self._start(batch, int(at[cut]))
-                events += self._take(batch, why, at, slice(cut, end), 0 if k == 0 and goes_on else int(at[cut]))
-                done = int(at[end - 1]) + 1
-        events += self._after(batch, done)
-        return events
+            for step, piece in self._pieces(places[at], batch.excess[at], batch.rows.standard[at]):
+                events += self._close(step.over) + self._take(batch, why, at, step, piece)
+        events += self._close(self._grouping.over(int(places[-1]) + 1)) + self._wrong_signals(batch)
+        self._after(batch)
+        return self._in_order(events)
+
+    def _meet(self, names: tuple[str, ...] | None) -> None:
+        """The first rows know what features are called."""
+        known = Names.of(self.explainer, names)
+        self._names, self._describer = names, Describer(self.fitted, self.explainer, self.clock, self.units, known)
+
+    @property
+    def memory(self) -> str:
+        """What matters of the rows so far, as JSON; set it to go on from there, with the same detector and rule."""
+        if self._describer is None:
+            raise ValueError("there is nothing to remember before the first row.")
+        held = [(event.event, event.incident) for event in self._held]
+        signals = None if self._signals is None else self._signals.memory
+        mine = {name: getattr(self, name) for name in _REMEMBERED}
+        parts = {"version": _VERSION, "mine": mine, "held": held, "grouping": self._grouping.memory, "signals": signals}
+        return json.dumps(to_plain(parts), allow_nan=False)
+
+    @memory.setter
+    def memory(self, memory: str) -> None:
+        parts = from_plain(json.loads(memory))
+        if parts["version"] != _VERSION:
+            raise ValueError(f"this memory of incidents has version {parts['version']}, and culpa reads {_VERSION}.")
+        for name, value in parts["mine"].items():
+            setattr(self, name, value)
+        self._meet(self._names)
+        self._held = [Event(event, incident) for event, incident in parts["held"]]
+        self._grouping.memory = parts["grouping"]
+        if self._signals is not None and parts["signals"] is not None:
+            self._signals.memory = parts["signals"]
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an incident is open, so that the next rows matter even if none of them is flagged."""
-        return self._open is not None
+        """Whether an incident may go on, so that the next rows matter even if none of them is flagged."""
+        return bool(self._drafts)
 
-    def finish(self) -> list[Event]:
-        """The incident that the table ended in, if any."""
-        self._recent, self._level = self._recent[:0], self._start_level
-        return self._close()
+    def finish(self, status: Status = "open") -> list[Event]:
+        """There are no more rows: the incidents that might go on. The next rows, if any, are those of another table."""
+        drafts, self._drafts = list(self._drafts.values()), {}
+        self._grouping, self._recent, self._level = Grouping(self.rule), self._recent[:0], self._start_level
+        wrong = [] if self._signals is None else self._signals.finish()
+        signals = [Event("open", self._signal(one)) for one in wrong]
+        return self._in_order([*(event for draft in drafts for event in self._ended(draft, status)), *signals])
 
-    def _meet(self, why: Explanation) -> None:
-        """The first explanation knows what features are called."""
-        if not self._judges:
-            decimals = decimals_of_columns(self.fitted, self.explainer.columns)
-            self._judges = [
-                Judge(one, Around(self.explainer.score, offset), self.explainer.columns, why, self.units, decimals)
-                for one, offset in zip(self._in_mode, self._offset, strict=True)
-            ]
-            self._storyteller = Storyteller(
-                self.clock,
-                self.explainer.score.name,
-                _members(why),
-                noun=self.fitted.settings.noun,
-                averaged=self.explainer.columns.smooth is not None,
-            )
-
-    def _begins(self, batch: Batch, at: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which flagged rows begin an incident."""
-        result = np.ones(len(at), dtype=bool)
-        counts = batch.names.counts[at]
-        if isinstance(self.gap, int):
-            result[1:] = np.diff(counts) - 1 > self.gap
-            if self._open is not None:
-                result[0] = counts[0] - self._open.latest - 1 > self.gap
-        else:
-            assert batch.times is not None
-            times = batch.times[at]
-            result[1:] = np.asarray(times[1:] - times[:-1] > self.gap)
-            if self._open is not None:
-                result[0] = times[0] - self._last_time > self.gap
-        if self._open is None:
-            result[0] = True
+    def _places(self, batch: Batch) -> NDArray[np.int64]:
+        """Numbers of rows, or of nanoseconds, before each row; what ends incidents adds to them."""
+        jump, n = self.rule.reach + 1, len(batch.rows)
+        missing = np.zeros(n, dtype=np.int64)
+        if batch.missing is not None and self.rule.is_learned:
+            missing = np.minimum(batch.missing, jump).astype(np.int64)
         if batch.cut is not None:
-            result |= np.diff(np.cumsum(batch.cut)[at], prepend=0) > 0
-        return result if batch.begins is None else result | batch.begins[at]
+            missing[batch.cut] = jump
+        missing = self._jumped + np.cumsum(missing)
+        self._jumped = int(missing[-1])
+        if not self.rule.by_time:
+            return np.asarray(batch.names.counts + missing)
+        numbers = as_numbers(batch.times)
+        assert numbers is not None
+        return np.asarray(numbers.astype(np.int64) + missing)
 
-    def _start(self, batch: Batch, first: int) -> None:
+    def _pieces(self, places: NDArray[np.int64], excess: Floats, Z: Floats) -> Iterator[tuple[Step, slice]]:
+        """The flagged rows of a batch, in pieces that belong together."""
+        first = last = None
+        start, profiles = 0, self._profiles(Z) if self.rule.is_learned else np.zeros((len(Z), 1))
+        for k, (place, y) in enumerate(zip(places.tolist(), excess.tolist(), strict=True)):
+            step = self._grouping.add(place, y, profiles[k])
+            if first is None or last is None or step.is_news or step.key != last.key:
+                if first is not None and last is not None:
+                    yield first._replace(announced=last.announced), slice(start, k)
+                first, start = step, k
+            last = step
+        if first is not None and last is not None:
+            yield first._replace(announced=last.announced), slice(start, len(places))
+
+    def _start(self, batch: Batch, first: int) -> Draft:
         shift, model = np.zeros(self._recent.shape[1]), self.fitted.model
         mode = int(model.standard.mode_of(batch.rows.standard[first : first + 1])[0])
         if self.baseline:
@@ -183,17 +220,23 @@ class IncidentFinder:
         names, movement = batch.names, Movement.none(len(self._main))
         self._follow(batch, first)
         origin = int(names.counts[first])
-        self._open = Draft(int(names.positions[first]), label, origin, shift, movement, self._level, mode)
+        draft = Draft(int(names.positions[first]), label, origin, shift, movement, self._level, mode)
+        draft.covered = first
+        return draft
 
-    def _take(self, batch: Batch, why: Explanation, at: NDArray[np.intp], piece: slice, begin: int) -> list[Event]:
-        """Add flagged rows, and the rows between them, to the open incident."""
-        draft = self._open
-        assert draft is not None
+    def _take(self, batch: Batch, why: Explanation, at: NDArray[np.intp], step: Step, piece: slice) -> list[Event]:
+        """Add flagged rows, and the rows between them, to an incident."""
+        rows = at[piece]
+        if step.begins:
+            self._drafts[step.key] = self._start(batch, int(rows[0]))
+        draft, same = self._drafts[step.key], [self._drafts.pop(key) for key in step.same]
+        joined = draft.opened and any(one.opened for one in same)
+        for one in same:
+            draft.absorb(one)
+        self._cover(draft, batch, int(rows[-1]) + 1)
         if draft.pending is not None:
             draft.movement.merge(draft.pending)
             draft.pending = None
-        rows = at[piece]
-        self._move(draft.movement, batch, begin, int(rows[-1]) + 1)
 
         def snapshot(k: int) -> Snapshot:
             here, place = int(rows[k]), piece.start + k
@@ -207,38 +250,60 @@ class IncidentFinder:
                 why.std_error[place].copy(),
             )
 
-        before = draft.n
         draft.add_flagged(batch.names.choose(rows), batch.rows.score[rows], why.values[piece], snapshot)
-        if batch.times is not None:
-            self._last_time = batch.times[int(rows[-1])]
-        return self._news(draft, before) if self.live else []
+        draft.announced = step.announced
+        return self._news(draft, joined=joined) if self.live else []
 
-    def _move(self, movement: Movement, batch: Batch, begin: int, end: int) -> None:
-        draft = self._open
-        assert draft is not None
+    def _wrong_signals(self, batch: Batch) -> list[Event]:
+        """Signals that turned out to be wrong by themselves, or are right again."""
+        if self._signals is None:
+            return []
+
+        def snapshot(start: int, k: int) -> Snapshot:
+            k += start
+            row = batch.rows.choose([k])
+            why = self.explainer.one_pass.explain_scored(row, "values")
+            label = plain_label(batch.names.labels[k])
+            own = row.standard[0] - self._offset[0], row.reading, why.values[0], why.std_error[0]
+            return Snapshot(int(batch.names.positions[k]), label, float(row.score[0]), *own)
+
+        anew = np.zeros(len(batch.rows), dtype=bool) if batch.missing is None else batch.missing >= FORGOTTEN
+        found: list[WrongSignal] = []
+        for start, end in pairwise([0, *(k for k in np.flatnonzero(anew).tolist() if k), len(batch.rows)]):
+            piece = slice(start, end)
+            rows = batch.names.choose(piece), batch.rows.reading.cells[piece]
+            found += self._signals.look(*rows, partial(snapshot, start), begins=bool(anew[start]))
+        kept = [one for one in found if self.live or one.is_over]
+        return [Event("closed" if one.is_over else "opened", self._signal(one)) for one in kept]
+
+    def _signal(self, wrong: WrongSignal) -> Incident:
+        assert self._describer is not None
+        return self._describer.signal(wrong, daily=wrong.last < self.n_days)
+
+    def _cover(self, draft: Draft, batch: Batch, end: int) -> None:
+        """Take the rows before a place in the batch into account, which may or may not belong to the incident."""
+        begin, draft.covered = draft.covered, end
         if begin >= end:
             return
+        if draft.pending is None:
+            draft.pending = Movement.none(len(self._main))
         Z = (batch.rows.standard[begin:end] - self._offset[draft.mode] - draft.shift)[:, self._main]
         names = batch.names.choose(slice(begin, end))
         cells = batch.rows.reading.cells[begin:end]
-        movement.add(self._seen[draft.mode], draft.recent, Z, draft.origin, names, cells)
+        if (more := ROWS - int(names.counts[0]) + draft.origin) > 0:
+            draft.early.append(Z[:more])
+        draft.pending.add(self._seen[draft.mode], draft.recent, Z, draft.origin, names, cells)
 
-    def _after(self, batch: Batch, done: int) -> list[Event]:
-        """Rows after the last flagged one: they end the incident, or wait to see whether it goes on."""
-        events: list[Event] = []
-        n = len(batch.names.positions)
-        if self._open is not None and done < n:
-            if self._is_over(batch, done):
-                events = self._close()
-            else:
-                if self._open.pending is None:
-                    self._open.pending = Movement.none(len(self._main))
-                self._move(self._open.pending, batch, done, n)
+    def _after(self, batch: Batch) -> None:
+        """The rows of a batch are behind us."""
+        n = len(batch.rows)
+        for draft in self._drafts.values():
+            self._cover(draft, batch, n)
+            draft.covered = 0
         if self.baseline:
             self._recent = self._unflagged(batch, n)
         self._follow(batch, n)
         self._levelled = 0
-        return events
 
     def _follow(self, batch: Batch, end: int) -> None:
         """Take the unflagged rows before a place in the batch into account; it starts anew where many rows are missing."""
@@ -261,103 +326,41 @@ class IncidentFinder:
         here = batch.rows.standard[start:end][~batch.flagged[start:end]]
         return np.concatenate([self._recent[: 0 if len(holes) else None], here])[-self.baseline :]
 
-    def _is_over(self, batch: Batch, done: int) -> bool:
-        assert self._open is not None
-        if batch.cut is not None and batch.cut[done:].any():
-            return True
-        if isinstance(self.gap, int):
-            return bool(int(batch.names.counts[-1]) - self._open.latest > self.gap)
-        assert batch.times is not None
-        return bool(batch.times[-1] - self._last_time > self.gap)
-
-    def _news(self, draft: Draft, before: int) -> list[Event]:
+    def _news(self, draft: Draft, *, joined: bool) -> list[Event]:
         """What to say while an incident goes on."""
-        if draft.n < self.min_length:
+        if not draft.announced:
             return []
         off = int((draft.movement.off_row >= 0).sum())
-        if before < self.min_length:
-            draft.reported = off
-            return [Event("opened", self._incident(draft))]
-        if off == draft.reported:
+        if draft.opened and not joined and off == draft.reported:
             return []
-        incident, draft.reported, had = self._incident(draft), off, draft.reported
-        return [Event("grew", incident, tuple(one.feature for one in incident.spread[had:]))]
+        event: Literal["opened", "grew", "joined"] = "joined" if joined else "grew" if draft.opened else "opened"
+        incident, draft.reported, had, draft.opened = self._incident(draft), off, draft.reported, True
+        return [Event(event, incident, tuple(one.feature for one in incident.spread[had:]) if event == "grew" else ())]
 
-    def _close(self) -> list[Event]:
-        draft, self._open = self._open, None
-        if draft is None or draft.n < self.min_length:
-            return []
-        return [Event("closed", self._incident(draft, over=True))]
+    def _close(self, keys: Sequence[int]) -> list[Event]:
+        return [event for key in keys for event in self._ended(self._drafts.pop(key), "over")]
 
-    def _incident(self, draft: Draft, *, over: bool = False) -> Incident:
-        judge, storyteller = self._judges[draft.mode], self._storyteller
-        assert storyteller is not None
-        assert draft.worst is not None
-        onset = judge.onset(draft)
-        worst = onset.moment if draft.n == 1 else judge.worst(draft)
-        incident = Incident(
-            first=draft.first,
-            last=draft.last,
-            peak=draft.worst.row,
-            start=draft.start,
-            end=draft.end,
-            peak_label=draft.worst.label,
-            n_flagged=draft.n,
-            score=draft.worst.score,
-            limit=self.fitted.limit,
-            p_value=worst.p_value,
-            kind=onset.kind,
-            explained=onset.explained,
-            onset=onset.moment,
-            worst=worst,
-            spread=tuple(_spread(draft, judge.names)),
-            timeline=tuple(_timeline(draft, judge.player_names)),
-            ranking=tuple(self._ranking(draft, judge)),
-            mode=None if self.fitted.n_modes is None else draft.mode + 1,
+    def _ended(self, draft: Draft, status: Status) -> list[Event]:
+        """A draft that no more rows belong to, at least of those so far."""
+        if draft.announced:
+            return [Event("closed" if status == "over" else "open", self._incident(draft, status))]
+        self.n_unconfirmed += 1
+        return [Event("unconfirmed", self._incident(draft, status))] if self.unconfirmed else []
+
+    def _in_order(self, events: list[Event]) -> list[Event]:
+        if self.live:
+            return events
+        ordered = sorted([*self._held, *events], key=lambda event: event.incident.first)
+        open_ = [draft.first for draft in self._drafts.values()] + (
+            [] if self._signals is None else self._signals.began
         )
-        self.clock.daily = draft.latest < self.n_days
-        return replace(incident, sentence=storyteller.story(incident, over=over))
+        began = min(open_, default=np.inf)
+        self._held = [event for event in ordered if event.incident.first > began]
+        return ordered[: len(ordered) - len(self._held)]
 
-    def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:
-        """All features that were observed, by the evidence that they moved."""
-        model = self._in_mode[draft.mode].model
-        movement, sd = draft.movement, model.spread[self._main]
-        normal = np.asarray(model.usual[self._main], dtype=np.float64)
-        for k in np.argsort(-movement.evidence, kind="stable").tolist():
-            row = int(movement.row[k])
-            yield Moved(
-                judge.names[k],
-                float(movement.evidence[k]),
-                row if row >= 0 else draft.first,
-                movement.label[k] if row >= 0 else draft.start,
-                float("nan") if movement.actual[k] is None else float(movement.actual[k]),
-                float(normal[k]),
-                float(movement.strongest[k] / sd[k]),
-            )
-
-
-def _members(why: Explanation) -> dict[str, list[str]]:
-    """The features of every player."""
-    return {name: [why.feature_names[k] for k in at] for name, at in zip(why.player_names, why.players, strict=True)}
-
-
-def _spread(draft: Draft, names: Sequence[str]) -> Iterator[Reached]:
-    movement = draft.movement
-    order = np.lexsort((-movement.evidence, movement.off_row))
-    for k in order.tolist():
-        if movement.off_row[k] >= 0:
-            yield Reached(names[k], int(movement.off_row[k]), movement.off_label[k])
-
-
-def _timeline(draft: Draft, players: Sequence[str]) -> Iterator[Stage]:
-    for key in sorted(draft.stages.parts):
-        first, last, start, end, n, score, total, sums = draft.stages.parts[key]
-        shares = {
-            name: share
-            for name, share in zip(players, (sums / total).tolist(), strict=True)
-            if abs(share) >= _SMALLEST_SHARE
-        }
-        yield Stage(first, last, start, end, n, score, shares)
+    def _incident(self, draft: Draft, status: Status = "open") -> Incident:
+        assert self._describer is not None
+        return self._describer.incident(draft, status, daily=draft.latest < self.n_days)
 
 
 def units_of_columns(explainer: Explainer, units: Sequence[str]) -> tuple[str, ...]:

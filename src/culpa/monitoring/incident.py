@@ -6,7 +6,9 @@ from typing import Any, Literal
 from culpa._core import markup
 from culpa.monitoring.digits import compared
 
-Kind = Literal["features", "upset", "unclear"]
+Kind = Literal["sensor", "process", "undecided", "unit", "frozen", "limit", "stopped", "range"]
+Extent = Literal["features", "upset", "unclear"]
+Status = Literal["open", "over"]
 _REACHED_SHOWN = 8  # in a notebook
 
 
@@ -135,14 +137,24 @@ class Incident:
     labels. ``score`` and ``p_value`` are those of the worst row, ``limit`` is the detector's; the p-value is NaN where that
     limit is a formula.
 
-    ``kind`` is "features" where a few features explain the first rows, "upset" where the process as a whole moved, and
-    "unclear" where no feature stands out. ``explained`` is the share of the first rows' excess that the best few features
-    explain, NaN without an excess.
+    ``kind`` is "sensor", "process" or "undecided", and ``why`` is the reason (`culpa.monitoring.verdict`). ``suspects`` are
+    the features that it is about, and ``predicted`` is the share of the variance of the first that all others predict:
+    where it is low, a wrong sensor and a process that moved look alike.
 
-    ``onset`` and ``worst`` are moments with their own culprits. ``spread`` has the features that went off, in the order of
-    time, and ``timeline`` says who was to blame when. ``ranking`` has all features in the order of evidence over the whole
-    incident. ``mode`` is the operating mode of the first flagged row, counted from 1, where the detector tells modes apart;
-    features and ranges are judged by what is normal in this mode.
+    A "unit" that changed, such as ``unit_change`` "°C to °F", is a sensor's. Signals that are wrong by themselves are
+    "frozen", at a "limit" of their range, "stopped" altogether, or out of physical "range"; their rows need not be flagged.
+
+    ``extent`` is "features" where a few features explain the first rows, "upset" where no small set does, and "unclear"
+    where no feature stands out. ``explained`` is the share of the first rows' excess that the best few features explain,
+    NaN without an excess. ``blamed_first`` has the players with more than a quarter of the blame in the first three flagged
+    rows or in one of them. ``stayed_off`` are features that were off until the last tenth of the rows, and ``came_back``
+    those that were off before and normal by then.
+
+    ``status`` is "open" while more rows may belong to the incident. ``onset`` and ``worst`` are moments with their own
+    culprits. ``spread`` has the features that went off, in the order of time, and ``timeline`` says who was to blame when.
+    ``ranking`` has all features in the order of evidence over the whole incident. ``mode`` is the operating mode of the
+    first flagged row, counted from 1, where the detector tells modes apart; features and ranges are judged by what is
+    normal in this mode.
     """
 
     first: int
@@ -151,12 +163,20 @@ class Incident:
     start: Any
     end: Any
     peak_label: Any
+    status: Status
     n_flagged: int
     score: float
     limit: float
     p_value: float
     kind: Kind
+    why: str
+    suspects: tuple[str, ...]
+    predicted: float
+    extent: Extent
     explained: float
+    blamed_first: dict[str, float]
+    stayed_off: tuple[str, ...]
+    came_back: tuple[str, ...]
     onset: Moment
     worst: Moment
     spread: tuple[Reached, ...]
@@ -164,6 +184,7 @@ class Incident:
     ranking: tuple[Moved, ...]
     sentence: str = ""
     mode: int | None = None
+    unit_change: str = ""
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:

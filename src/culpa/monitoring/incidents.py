@@ -22,17 +22,18 @@ from culpa._core.words import count
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
 from culpa.explaining.options import BlameOptions
-from culpa.fitted import FittedDetector
-from culpa.monitoring.finder import Batch, IncidentFinder
+from culpa.fitted import FittedDetector, excess_of
+from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incident import Incident
+from culpa.monitoring.rules import chosen_rule
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import (
     GapCheck,
     Times,
-    check_gap,
     check_order,
     only_days,
     over_several_days,
+    read_gap,
     read_times,
     refuse_times,
     saying_utc,
@@ -40,6 +41,7 @@ from culpa.monitoring.times import (
 from culpa.monitoring.when import Clock
 from culpa.ranking.recent import SETTLED
 from culpa.scores import ScoredRows
+from culpa.scores.grouping import Rule
 from culpa.shapley.leading import Doubts, warn_about_doubts
 
 _SHOWN = 5  # features of the ranking that a table lists
@@ -51,11 +53,21 @@ class Incidents(Sequence[Incident]):
     """The incidents of a table, in order; ``print`` shows their sentences.
 
     ``n_rows`` and ``n_flagged`` count the rows of the table and the flagged ones among them, whether or not they made it
-    into an incident.
+    into an incident. ``unconfirmed`` are stretches of flagged rows with too little evidence for an incident, and
+    ``expected`` says how many false incidents to expect; empty where you said what makes an incident.
     """
 
-    def __init__(self, items: Sequence[Incident], *, n_rows: int, n_flagged: int, native: Any = None) -> None:
-        self._items = tuple(items)
+    def __init__(
+        self,
+        items: Sequence[Incident],
+        *,
+        n_rows: int,
+        n_flagged: int,
+        unconfirmed: Sequence[Incident] = (),
+        expected: str = "",
+        native: Any = None,
+    ) -> None:
+        self._items, self.unconfirmed, self.expected = tuple(items), tuple(unconfirmed), expected
         self.n_rows, self.n_flagged, self._native = n_rows, n_flagged, emptied(native)
 
     @overload
@@ -78,7 +90,16 @@ class Incidents(Sequence[Incident]):
         return f"<Incidents: {len(self)} in {count(self.n_rows, 'row')}, {self.n_flagged:,} of them flagged>"
 
     def __str__(self) -> str:
-        return "\n".join(incident.sentence for incident in self) or "No incidents."
+        told = [incident.sentence for incident in self] or ["No incidents."]
+        return "\n".join([*told, *([self.note] if self.note else [])])
+
+    @property
+    def note(self) -> str:
+        """How many stretches are unconfirmed, and how many false incidents to expect."""
+        n = len(self.unconfirmed)
+        stretches = "1 stretch" if n == 1 else f"{n:,} stretches"
+        apart = f"{stretches} of flagged rows with too little evidence: see unconfirmed." if n else ""
+        return " ".join(filter(None, (apart, self.expected)))
 
     def _repr_html_(self) -> str:
         longest = max((incident.last - incident.first + 1 for incident in self), default=1)
@@ -100,6 +121,7 @@ class Incidents(Sequence[Incident]):
             f"{count(len(self), 'incident')} in {count(self.n_rows, 'row')}, {self.n_flagged:,} of them flagged",
             markup.table(headers, rows) if rows else "",
             markup.note(f"{count(rest, 'more incident')}. to_frame() lists all of them." if rest else ""),
+            markup.note(self.note),
         )
 
     def to_frame(self) -> DataFrame:
@@ -108,8 +130,11 @@ class Incidents(Sequence[Incident]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, times as ISO 8601 texts, what is no finite number as None."""
-        incidents = [to_json_value(asdict(incident)) for incident in self]
-        return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "incidents": incidents}
+        apart = {
+            "incidents": [to_json_value(asdict(incident)) for incident in self],
+            "unconfirmed": [to_json_value(asdict(incident)) for incident in self.unconfirmed],
+        }
+        return {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "expected": self.expected, **apart}
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""
@@ -122,8 +147,9 @@ class Search:
 
     times: Times | None = None
     time_name: str = "time"
-    gap: Any = 0
-    min_length: int = 1
+    gap: Any = None
+    min_length: int | None = None
+    false_incidents: Any = None
     units: Mapping[str, str] | None = None
     baseline: int = 0
     stretches: Sequence[tuple[int, int]] | None = None
@@ -131,13 +157,13 @@ class Search:
     @classmethod
     def taken_from(cls, options: dict[str, Any], times: Times | None, time_name: str) -> Self:
         """What options say about the search; they lose it."""
-        named = {name: options.pop(name) for name in ("gap", "min_length", "units", "baseline") if name in options}
-        return cls(times, time_name, **named)
+        names = ("gap", "min_length", "false_incidents", "units", "baseline")
+        return cls(times, time_name, **{name: options.pop(name) for name in names if name in options})
 
 
 def find_incidents(fitted: FittedDetector, table: Table, search: Search, **options: Unpack[BlameOptions]) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
-    times, stretches, baseline = search.times, search.stretches, search.baseline
+    times, stretches = search.times, search.stretches
     if times is not None:
         if len(times) != len(table.array):
             refuse_times(len(times), len(table.array))
@@ -145,46 +171,54 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
     explainer = fitted.explainer(**options)
-    gap = check_gap(search.gap, times) if stretches is None else 0
-    check = GapCheck(gap)
+    asked = search.gap, search.min_length, search.false_incidents
+    rule = chosen_rule(fitted, *asked, times) if stretches is None else Rule.everything()
+    check = GapCheck(read_gap(search.gap) if rule.by_time else 0)
     if text := check.add(times) or check.finish():
         warn(text, UserWarning)
     finder = IncidentFinder(
         fitted,
         explainer,
         Clock(None if times is None else search.time_name, dated=times is not None and over_several_days(times)),
-        gap=gap,
-        min_length=search.min_length,
+        rule,
         units=units_of(fitted, search.units, shown_names(fitted, table)),
-        baseline=baseline,
+        baseline=search.baseline,
+        unconfirmed=True,
     )
     finder.n_days = np.inf if times is not None and only_days(times) else 0
     reading = explainer.columns.read(table)
     score = fitted.score(reading)
-    flagged = fitted.is_flagged(score)
+    flagged, excess = fitted.is_flagged(score), excess_of(fitted)
     labels = table.row_labels() if times is None else times
     order = table.order or RowOrder(np.zeros(len(score)))
-    found: list[Incident] = []
+    found: list[Event] = []
     doubts = Doubts()
     for members, at_all in [(flagged, np.arange(len(score)))] if stretches is None else _known(search, len(score)):
         for start in range(0, len(at_all), _ROWS_PER_CHUNK):
             at = at_all[start : start + _ROWS_PER_CHUNK]
             together = int(at[-1] - at[0]) + 1 == len(at)
             part = reading.choose(slice(int(at[0]), int(at[-1]) + 1) if together else at)
-            rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
             batch = Batch(
                 RowNames(at, labels[at], at),
-                rows,
+                ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic),
                 members[at],
+                excess.of_scores(score[at], fitted.limit),
                 None if times is None else times[at],
-                None if stretches is None else members[at] & (at == members.argmax()),
                 None if order.cut is None or stretches is not None else order.cut[at],
                 order.missing[at],
             )
-            found += [event.incident for event in finder.add(batch, _explained(explainer, batch, doubts))]
-        found += [event.incident for event in finder.finish()]
+            found += finder.add(batch, _explained(explainer, batch, doubts))
+        goes_on = stretches is None or members[-1]
+        found += finder.finish("open" if goes_on else "over")
     warn_about_doubts(doubts, top_of(explainer.tolerance))
-    return Incidents(found, n_rows=len(score), n_flagged=int(flagged.sum()), native=table.native)
+    return Incidents(
+        [event.incident for event in found if event.event != "unconfirmed"],
+        n_rows=len(score),
+        n_flagged=int(flagged.sum()),
+        unconfirmed=[event.incident for event in found if event.event == "unconfirmed"],
+        expected=rule.expected,
+        native=table.native,
+    )
 
 
 def _known(search: Search, n_rows: int) -> Iterator[tuple[Mask, NDArray[np.intp]]]:
@@ -216,7 +250,7 @@ def _explained(explainer: Explainer, batch: Batch, doubts: Doubts) -> Explanatio
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     """One entry per incident in each column; the culprit is the first of the onset."""
-    fields = ("start", "end", "peak_label", "first", "last", "n_flagged", "score", "limit", "p_value", "kind")
+    fields = ("start", "end", "peak_label", "status", "first", "last", "n_flagged", "score", "limit", "p_value", "kind")
     columns = {name.removesuffix("_label"): [getattr(incident, name) for incident in incidents] for name in fields}
     first = [incident.culprits[0] if incident.culprits else None for incident in incidents]
     columns["culprit"] = ["" if culprit is None else culprit.feature for culprit in first]

@@ -1,7 +1,8 @@
 """Who is to blame at one moment of an incident, and what was to be expected of them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import special
@@ -9,10 +10,10 @@ from scipy import special
 from culpa._core.comparing import ranked
 from culpa._core.types import Floats
 from culpa.columns import Columns
-from culpa.explaining.explanation import Explanation
+from culpa.explaining.explainer import Explainer
 from culpa.fitted import FittedDetector
 from culpa.monitoring.clearing import Around, RowFixer
-from culpa.monitoring.incident import Culprit, Disagreement, Kind, Moment
+from culpa.monitoring.incident import Culprit, Disagreement, Extent, Moment
 from culpa.monitoring.running import Draft, Snapshot
 from culpa.ranking.fault_odds import FaultEvidence, SharedFaults
 from culpa.ranking.incident_evidence import Explained, explained_by_few
@@ -29,25 +30,56 @@ _MOST_BROKEN = 3
 _MOST_MOVED = 3  # features of an upset that are named
 _LARGEST = 1e9  # standard deviations
 _FIRST_ROWS = 5  # flagged rows among which the onset of a fault is shown
+_EARLIEST, _QUARTER = 3, 0.25  # first flagged rows, and the share of blame from which somebody stands out in them
 
 
 class Onset(NamedTuple):
-    """How an incident began."""
+    """How an incident began; ``first`` has the share of blame of whoever stands out in the first flagged rows."""
 
-    kind: Kind
+    extent: Extent
     explained: float
     moment: Moment
+    first: dict[str, float]
+
+
+class Names(NamedTuple):
+    """What features and players are called, and the positions of the features behind each player."""
+
+    features: tuple[str, ...]
+    players: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, explainer: Explainer, given: tuple[str, ...] | None) -> Self:
+        """As explanations have them; new rows may have ``given`` names."""
+        columns = explainer.columns
+        names = columns.known_names or given or columns.names
+        if explainer.groups is None:
+            return cls(names, names, tuple((i,) for i in range(len(names))))
+        groups = explainer.groups
+        return cls(names, tuple(name for name, _ in groups), tuple(tuple(at) for _, at in groups))
+
+    def of_column(self, k: int) -> str:
+        """A feature, or the player that it is alone in."""
+        return next(
+            (name for name, at in zip(self.players, self.columns, strict=True) if tuple(at) == (k,)), self.features[k]
+        )
+
+    @property
+    def members(self) -> dict[str, list[str]]:
+        """The features of every player."""
+        return {name: [self.features[k] for k in at] for name, at in zip(self.players, self.columns, strict=True)}
 
 
 class Judge:
-    """Judges rows of incidents by the model of normal rows; ``why`` has the names of features and players."""
+    """Judges rows of incidents by the model of normal rows."""
 
     def __init__(
         self,
         fitted: FittedDetector,
         score: Around,
         columns: Columns,
-        why: Explanation,
+        names: Names,
         units: Sequence[str],
         decimals: Sequence[int],
     ) -> None:
@@ -55,10 +87,9 @@ class Judge:
 
         ``units`` and ``decimals`` are those of the columns' readings.
         """
-        self.fitted, self.names, self.units, self.decimals = fitted, why.feature_names, units, decimals
-        self.player_names, self.player_columns = why.player_names, why.players
+        self.fitted, self.names, self.units, self.decimals = fitted, names, units, decimals
         self._model, self._columns, self._score = fitted.model, columns, score
-        self.features = [self._columns.features_of(list(block)) for block in why.players]
+        self.features = [self._columns.features_of(list(block)) for block in names.columns]
         self.main = np.array([members[0] for members in self._columns.members])  # a column's present value
         self._player_of = {j: k for k, block in enumerate(self.features) for j in block}
         self._gaussian = self._model.gaussian
@@ -72,14 +103,33 @@ class Judge:
 
     def onset(self, draft: Draft) -> Onset:
         """The first rows: a few features that explain them, or those that moved, against what is normal."""
+        first = self._stand_out(draft.head[:_EARLIEST])
+        names = {self.names.players[player]: share for player, share in first.items()}
         rows = np.stack([snapshot.standard for snapshot in draft.head])
         alike = min(self.fitted.normal_range.dependence, len(rows))
         explained, faults = self._evidence(rows - draft.shift, alike)
         if self._is_upset(explained, rows - draft.shift):
-            moved = self._ranked_by(draft.movement.stayed)
-            return Onset("upset", explained.share, self._upset(_highest(draft.head), moved))
+            return Onset("upset", explained.share, self._began(draft, list(first)), names)
         moment = self._fault(_highest(draft.head[:_FIRST_ROWS]), faults)
-        return Onset("features" if moment.culprits else "unclear", explained.share, moment)
+        return Onset("features" if moment.culprits else "unclear", explained.share, moment, names)
+
+    def _stand_out(self, head: Sequence[Snapshot]) -> dict[int, float]:
+        """Players with more than a quarter of the blame in the first rows, or in one of them, and their shares."""
+        values = np.nan_to_num([snapshot.values for snapshot in head])
+        scores = np.array([[snapshot.score] for snapshot in head])
+        shares = np.vstack([values.sum(axis=0, keepdims=True) / scores.sum(), values / scores]).max(axis=0)
+        return {
+            int(k): float(shares[k]) for k in np.argsort(-shares, kind="stable")[:_MOST_MOVED] if shares[k] > _QUARTER
+        }
+
+    def _began(self, draft: Draft, first: list[int]) -> Moment:
+        """The onset of an upset: where somebody stands out, or the highest of its first rows."""
+        moved = self._ranked_by(draft.movement.stayed)
+        if not first:
+            return self._upset(_highest(draft.head), moved)
+        blame = [snapshot.values[first[0]] / snapshot.score for snapshot in draft.head[:_EARLIEST]]
+        at = draft.head[int(np.argmax(np.nan_to_num(blame)))]
+        return self._upset(at, [*first, *(player for player in moved if player not in first)])
 
     def worst(self, draft: Draft) -> Moment:
         """The worst row."""
@@ -90,6 +140,14 @@ class Judge:
             movement = self.fitted.normal_range.movement(row)[0][self.main]
             return self._upset(draft.worst, self._ranked_by(np.nan_to_num(movement)))
         return self._fault(draft.worst, faults)
+
+    def alone(self, snapshot: Snapshot, column: int) -> Moment:
+        """A row with one column to blame, or none (-1), whether or not it is flagged."""
+        if column < 0:
+            return replace(self._moment(snapshot, [], []), to_fix={})
+        player = next(k for k, at in enumerate(self.names.columns) if column in at)
+        culprit = self._against_others(snapshot, player, [player], np.full(len(self.features), np.nan), None)
+        return replace(self._moment(snapshot, [culprit], [player]), to_fix={}, score_if_fixed=np.nan)
 
     def _evidence(self, rows: Floats, dependence: float) -> tuple[Explained, SharedFaults]:
         # a missing cell at its expected value says nothing for or against its feature; squares must not overflow
@@ -114,7 +172,7 @@ class Judge:
 
     def _ranked_by(self, of_columns: Floats) -> list[int]:
         """Players, most evidence first."""
-        evidence = [max(of_columns[list(block)]) for block in self.player_columns]
+        evidence = [max(of_columns[list(block)]) for block in self.names.columns]
         return [int(k) for k in ranked(np.array(evidence))]
 
     # a few features
@@ -138,7 +196,7 @@ class Judge:
         return self._moment(snapshot, culprits, named + [player for player in suspects if player not in named])
 
     def _against_others(
-        self, snapshot: Snapshot, player: int, named: Sequence[int], probability: Floats, faults: SharedFaults
+        self, snapshot: Snapshot, player: int, named: Sequence[int], probability: Floats, faults: SharedFaults | None
     ) -> Culprit:
         block = sorted({j for other in named for j in self.features[other]})
         expected, sd = snapshot.standard.copy(), np.zeros(len(snapshot.standard))
@@ -161,11 +219,11 @@ class Judge:
             disagrees_with=self._disagreements(snapshot, player, named),
         )
 
-    def _instead(self, player: int, faults: SharedFaults) -> tuple[str, ...]:
+    def _instead(self, player: int, faults: SharedFaults | None) -> tuple[str, ...]:
         """Players that would explain the rows equally well, and that the model can tell from this one only by it."""
         block = self.features[player]
-        feature = next((j for j in faults.likeliest if j in block), None)
-        if feature is None or len(block) > 1:
+        feature = None if faults is None else next((j for j in faults.likeliest if j in block), None)
+        if faults is None or feature is None or len(block) > 1:
             return ()
         P = self.precision
         partial = np.abs(P[feature]) / np.sqrt(P[feature, feature] * np.diag(P))
@@ -175,13 +233,13 @@ class Judge:
             for j in np.argsort(-partial).tolist()
             if partial[j] >= _RELATED and j in self._player_of and faults.loss_if_swapped(feature, j) < _TIE
         ]
-        return tuple(self.player_names[other] for other in dict.fromkeys(others))
+        return tuple(self.names.players[other] for other in dict.fromkeys(others))
 
     def _disagreements(self, snapshot: Snapshot, player: int, named: Sequence[int]) -> tuple[Disagreement, ...]:
         """Features outside the culprits whose usual relation to this one broke most."""
-        if len(self.player_columns[player]) > 1:
+        if len(self.names.columns[player]) > 1:
             return ()
-        i = int(self.main[self.player_columns[player][0]])
+        i = int(self.main[self.names.columns[player][0]])
         z, sd, rho = snapshot.standard, self._sd, self._correlation[i]
         blamed = {j for other in named for j in self.features[other]}
         found = []
@@ -197,9 +255,9 @@ class Judge:
         found.sort(reverse=True)
         result = []
         for _, column, implied, spread, off in found[:_MOST_BROKEN]:
-            place = self.player_columns[player][0]
+            place = self.names.columns[player][0]
             value, half = self._shown(snapshot, place, implied, spread)
-            result.append(Disagreement(self.names[column], value, half, float(off)))
+            result.append(Disagreement(self.names.features[column], value, half, float(off)))
         return tuple(result)
 
     # a process that moved
@@ -224,7 +282,7 @@ class Judge:
         instead: tuple[str, ...] = (),
         disagrees_with: tuple[Disagreement, ...] = (),
     ) -> Culprit:
-        columns = list(self.player_columns[player])
+        columns = list(self.names.columns[player])
         features = self.main[columns]
         with np.errstate(divide="ignore", invalid="ignore"):
             off = (snapshot.standard[features] - expected[features]) / sd[features]
@@ -233,7 +291,7 @@ class Judge:
         value, half = self._shown(snapshot, column, expected[feature], sd[feature])
         fixer = RowFixer(snapshot.standard, self._score, self.precision, self.features)
         return Culprit(
-            feature=self.player_names[player],
+            feature=self.names.players[player],
             probability=probability,
             value=float(snapshot.values[player]),
             std_error=float(snapshot.std_error[player]),
@@ -247,7 +305,7 @@ class Judge:
             score_if_fixed=fixer.score_without([player]),
             decimals=self.decimals[column],
             unit=self.units[column],
-            member=self.names[column] if len(columns) > 1 else "",
+            member=self.names.features[column] if len(columns) > 1 else "",
             instead=instead,
             disagrees_with=disagrees_with,
         )
@@ -280,7 +338,7 @@ class Judge:
     def _jointly(self, snapshot: Snapshot, fixed: Floats, players: Sequence[int]) -> dict[str, float]:
         """What the remaining features imply for all features of these players, in the user's units."""
         cells = self._model.to_cells(fixed[None], snapshot.reading, self._columns)[0]
-        return {self.names[k]: float(cells[k]) for player in players for k in self.player_columns[player]}
+        return {self.names.features[k]: float(cells[k]) for player in players for k in self.names.columns[player]}
 
 
 def _highest(snapshots: Sequence[Snapshot]) -> Snapshot:

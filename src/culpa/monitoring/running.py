@@ -13,7 +13,7 @@ from culpa.models.normal_range import NormalRange
 from culpa.ranking.incident_evidence import stayed, weights_since_onset
 from culpa.ranking.recent import Recent, evidence
 
-_MOST_STAGES = 32
+_MOST_STAGES, _MOST_PARTS = 32, 64
 HEAD = 20  # flagged rows that the onset is judged by
 
 
@@ -31,6 +31,58 @@ class Snapshot:
 
 
 @dataclass(slots=True)
+class Course:
+    """How far each feature was from normal, on average over equal parts of an incident, which grow wider as it lasts."""
+
+    sums: Floats  # of the parts, (parts, d)
+    seen: Floats  # cells of each
+    width: int = 1  # rows of a part
+
+    @classmethod
+    def none(cls, d: int) -> Self:
+        """Before the first row."""
+        return cls(np.zeros((_MOST_PARTS, d)), np.zeros((_MOST_PARTS, d)))
+
+    def add(self, away: Floats, since: NDArray[np.int64]) -> None:
+        """Take rows so many rows after the onset; missing cells (NaN) do not count."""
+        while since[-1] // self.width >= _MOST_PARTS:
+            self._widen()
+        np.add.at(self.sums, since // self.width, np.nan_to_num(away))
+        np.add.at(self.seen, since // self.width, ~np.isnan(away))
+
+    def merge(self, later: "Course") -> None:
+        """Add rows that follow."""
+        while self.width < later.width:
+            self._widen()
+        while later.width < self.width:
+            later._widen()
+        self.sums, self.seen = self.sums + later.sums, self.seen + later.seen
+
+    def mean(self, first: int, last: int) -> Floats:
+        """The mean distance of each feature from one row after the onset to another; NaN without cells."""
+        parts = slice(first // self.width, last // self.width + 1)
+        seen = self.seen[parts].sum(axis=0)
+        means = np.divide(self.sums[parts].sum(axis=0), seen, out=np.full(len(seen), np.nan), where=seen > 0)
+        return np.asarray(means)
+
+    def farthest(self, last: int) -> Floats:
+        """The largest mean of a part in the first half of the rows."""
+        parts = slice(0, last // 2 // self.width + 1)
+        seen = self.seen[parts]
+        means = np.divide(self.sums[parts], seen, out=np.zeros(seen.shape), where=seen > 0)
+        return np.asarray(means.max(axis=0))
+
+    def _widen(self) -> None:
+        self.width *= 2
+        self.sums, self.seen = (_halved(part) for part in (self.sums, self.seen))
+
+
+def _halved(parts: Floats) -> Floats:
+    """Sums of pairs of parts, and as many empty ones."""
+    return np.concatenate([parts[::2] + parts[1::2], np.zeros((_MOST_PARTS // 2, parts.shape[1]))])
+
+
+@dataclass(slots=True)
 class Movement:
     """How far each feature moved in the rows so far, flagged or not, weighted towards the onset."""
 
@@ -42,6 +94,7 @@ class Movement:
     stayed: Floats
     off_row: NDArray[np.int64]  # first row outside the normal range; -1 for none
     off_label: NDArray[Any]
+    course: Course
 
     @classmethod
     def none(cls, d: int) -> Self:
@@ -49,7 +102,9 @@ class Movement:
         empty = np.full(d, None, dtype=object)
         nowhere = np.full(d, -1, dtype=np.int64)
         largest, off_label = np.zeros((2, d)), empty.copy()
-        return cls(largest, np.zeros(d), nowhere, empty, empty.copy(), np.zeros(d), nowhere.copy(), off_label)
+        return cls(
+            largest, np.zeros(d), nowhere, empty, empty.copy(), np.zeros(d), nowhere.copy(), off_label, Course.none(d)
+        )
 
     @property
     def evidence(self) -> Floats:
@@ -61,6 +116,7 @@ class Movement:
     ) -> None:
         """Take rows of a table that an incident began in after ``onset`` rows, with ``recent`` levels before."""
         movement, off = recent.movement(Z, seen), seen.is_outside(Z)
+        self.course.add(np.minimum(np.abs(Z), np.abs(Z - recent.averages[-1])), rows.counts - onset)
         weights = weights_since_onset(rows.counts - onset)
         weighted = np.nan_to_num(movement * weights[:, None], nan=-1.0)
         at = weighted[1].argmax(axis=0)
@@ -84,6 +140,7 @@ class Movement:
             getattr(self, name)[better] = getattr(later, name)[better]
         self.largest = np.maximum(self.largest, later.largest)
         self.stayed = self.stayed + later.stayed
+        self.course.merge(later.course)
         new = (self.off_row < 0) & (later.off_row >= 0)
         self.off_row[new], self.off_label[new] = later.off_row[new], later.off_label[new]
 
@@ -126,9 +183,9 @@ class Part(NamedTuple):
         """Both parts as one."""
         return Part(
             self.first,
-            later.last,
+            max(self.last, later.last),
             self.start,
-            later.end,
+            self.end if self.last > later.last else later.end,
             self.n_flagged + later.n_flagged,
             max(self.worst_score, later.worst_score),
             self.score_sum + later.score_sum,
@@ -145,8 +202,7 @@ class Stages:
 
     def add(self, origin: int, rows: RowNames, score: Floats, values: Floats) -> None:
         """Take flagged rows."""
-        while (int(rows.counts[-1]) - origin) // self.width >= _MOST_STAGES:
-            self._widen()
+        self._widen_for(int(rows.counts[-1]) - origin)
         part = (rows.counts - origin) // self.width
         cuts = np.flatnonzero(np.diff(part, prepend=-1))
         sums, totals = np.add.reduceat(values, cuts, axis=0), np.add.reduceat(score, cuts)
@@ -164,8 +220,21 @@ class Stages:
             )
             self._put(int(part[cut]), new)
 
+    def absorb(self, other: "Stages", later: int) -> None:
+        """Take the parts of an incident that began so many rows later."""
+        self._widen_for(later + other.width * (max(other.parts) + 1) - 1)
+        while self.width < other.width:
+            self._widen()
+        for key, part in other.parts.items():
+            self._put((later + key * other.width) // self.width, part)
+
     def _put(self, key: int, new: "Part") -> None:
-        self.parts[key] = self.parts[key].then(new) if key in self.parts else new
+        known = self.parts.get(key)
+        self.parts[key] = new if known is None else known.then(new) if known.first < new.first else new.then(known)
+
+    def _widen_for(self, n_rows: int) -> None:
+        while n_rows // self.width >= _MOST_STAGES:
+            self._widen()
 
     def _widen(self) -> None:
         self.width *= 2
@@ -193,7 +262,11 @@ class Draft:
     latest: int = -1  # how many rows were read before the last one
     n: int = 0
     pending: Movement | None = None  # of rows after the last flagged one, which may or may not belong to the incident
+    early: list[Floats] = field(default_factory=list)  # first rows from the onset on
+    covered: int = 0  # rows of the present batch that are taken into account
     reported: int = 0  # features whose arrival was reported
+    announced: bool = False  # whether it is an incident
+    opened: bool = False  # whether it was reported
 
     def add_flagged(self, rows: RowNames, score: Floats, values: Floats, snapshots: Callable[[int], Snapshot]) -> None:
         """Take flagged rows; ``snapshots(k)`` makes one of the k-th."""
@@ -206,6 +279,18 @@ class Draft:
         self.latest = int(rows.counts[-1])
         self.n += len(score)
         self.stages.add(self.origin, rows, score, values)
+
+    def absorb(self, other: "Draft") -> None:
+        """Take the flagged rows of an incident that began later and turned out to be the same."""
+        self.head = sorted([*self.head, *other.head], key=lambda snapshot: snapshot.row)[:HEAD]
+        assert self.worst is not None
+        assert other.worst is not None
+        if (other.worst.score, -other.worst.row) > (self.worst.score, -self.worst.row):
+            self.worst = other.worst
+        if other.latest > self.latest:
+            self.last, self.end, self.latest = other.last, other.end, other.latest
+        self.n, self.opened = self.n + other.n, self.opened or other.opened
+        self.stages.absorb(other.stages, other.origin - self.origin)
 
 
 def plain_label(label: Any) -> Any:

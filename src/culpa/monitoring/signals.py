@@ -10,11 +10,11 @@ Columns that change rarely or rest for long are not judged. Nor are runs at an e
 rests, such as a valve that is shut, or runs while a third of the other columns stand still, too. If nearly all stand still,
 the recording stopped.
 
-The state is small, can be written as JSON, and does not depend on how rows are cut into batches.
+The state is small, and does not depend on how rows are cut into batches.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ _STILL, _FEWEST_RUNS = 15.0, 50  # usual steps of the longest run, and runs, of 
 _MOVING, _FEWEST_MOVING = 3.0, 2  # cells per change of columns that show whether everything stands still; of the others
 _QUIET, _STOPPED = 1 / 3, 0.9  # share of them: a quiet time, a stopped recording
 _BEYOND = 0.05  # of the normal range, by which a value leaves the physical range
-_ROWS_PER_PIECE = 1 << 13
+_ROWS_PER_PIECE = 1 << 11
 
 
 class Finding(NamedTuple):
@@ -66,26 +66,6 @@ class State(NamedTuple):
     outside: Counts  # first row outside the physical range, or -1
     changes: Mask  # in the last rows, (rows, d)
     stopped: tuple[int, int] | None = None  # since when nearly all columns stand still, and the row that showed it
-
-    def to_json(self) -> dict[str, Any]:
-        """As lists, texts and whole numbers."""
-        arrays = {name: getattr(self, name).tolist() for name in _COUNTS}
-        arrays |= {name: [number.hex() for number in getattr(self, name).tolist()] for name in _NUMBERS}
-        bits = np.packbits(self.changes, axis=0).tobytes().hex()
-        return {**arrays, "rows": self.rows, "stopped": self.stopped, "changes": [len(self.changes), bits]}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`."""
-        arrays: dict[str, Any] = {name: np.array(plain[name], dtype=np.int64) for name in _COUNTS}
-        arrays |= {name: np.array([float.fromhex(text) for text in plain[name]]) for name in _NUMBERS}
-        n, bits = plain["changes"]
-        packed = np.frombuffer(bytes.fromhex(bits), dtype=np.uint8).reshape(-1, len(plain["size"]))
-        changes = np.unpackbits(packed, axis=0, count=n).astype(np.bool_)
-        return cls(rows=plain["rows"], changes=changes, stopped=plain["stopped"] and tuple(plain["stopped"]), **arrays)
-
-
-_COUNTS, _NUMBERS = ("size", "since", "reported", "outside"), ("value", "need")
 
 
 class Signals:

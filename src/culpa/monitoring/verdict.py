@@ -28,8 +28,8 @@ from culpa.models.latent import LatentGaussian
 from culpa.scores.consistency import LENGTHS, Consistency, Residuals
 from culpa.scores.quadratic import mahalanobis
 
-Kind = Literal["sensor", "process", "undecided"]
-Why = Literal["early", "alone", "output", "unclear", "brief", "agree", "loop", "pair", "several"]
+Kind = Literal["sensor", "process", "undecided", "unit"]
+Why = Literal["early", "alone", "output", "unclear", "brief", "agree", "loop", "pair", "several", "unknown", "unit"]
 
 ROWS = LENGTHS[-1]  # from the onset on that are judged
 _NORMAL, _ABNORMAL = 1.25, 1.4  # times what normal rows show: up to here the rest is normal, from here on it is not
@@ -53,6 +53,10 @@ class Verdict(NamedTuple):
     columns: tuple[int, ...] = ()
     instead: tuple[int, ...] = ()
     explained: float = np.nan
+    unit_change: str = ""  # from which unit to which
+
+
+UNKNOWN = Verdict("undecided", "unknown")
 
 
 class Verdicts:

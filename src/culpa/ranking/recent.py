@@ -12,7 +12,7 @@ takes the geometric mean of both. `docs/culprits.md` compares this ranking with 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,7 @@ SETTLED = 2000  # rows, after which earlier ones hardly matter
 class Recent:
     """After so many normal standardised rows: averages (2, d), and the largest distances in two periods (2, d).
 
-    The last period has ``n_rows`` so far. A state that can be written as JSON, and does not depend on how rows are cut into
-    batches.
+    The last period has ``n_rows`` so far. It does not depend on how rows are cut into batches.
     """
 
     averages: Floats
@@ -95,17 +94,6 @@ class Recent:
     def from_arrays(cls, arrays: Mapping[str, Floats]) -> Self:
         """Inverse of `to_arrays`."""
         return cls(arrays["levels"][:2], arrays["levels"][2:], int(arrays["rows"][0]))
-
-    def to_json(self) -> dict[str, Any]:
-        """As texts that keep every digit."""
-        levels = [[number.hex() for number in row] for row in self.to_arrays()["levels"].tolist()]
-        return {"levels": levels, "rows": self.n_rows}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`."""
-        levels = np.array([[float.fromhex(text) for text in row] for row in plain["levels"]])
-        return cls(levels[:2], levels[2:], plain["rows"])
 
 
 def evidence(largest: Floats) -> Floats:

@@ -60,7 +60,7 @@ def content(
         "fingerprint of the data": fingerprint(table.array),
         "blame": f"{why.game} game, {explainer.chosen}",
         "culprits": "ranked by Shapley values" if why.ranking == "shapley" else f"ranked by {why.ranking}",
-        "incidents": f"gap={search.gap!r}, min_length={search.min_length!r}, baseline={search.baseline!r}",
+        "incidents": _grouped(search),
     } | {name: repr(value) for name, value in options.items()}
     charted = charts(fitted, chart, listed, None if search.times is None else search.time_name, caps)
     reading = explainer.columns.read(table)
@@ -90,6 +90,12 @@ def content(
         "heatmap": heat_map(why, detailed.rows, listed),
         "model": model_page(fitted, chart.statistics, all_units, settings),
     }
+
+
+def _grouped(search: Search) -> str:
+    names = ("gap", "min_length", "false_incidents")
+    given = [f"{name}={value!r}" for name in names if (value := getattr(search, name)) is not None]
+    return ", ".join([*(given or ["grouped as learned"]), f"baseline={search.baseline!r}"])
 
 
 def _described(fitted: FittedDetector, table: Table, source: str) -> str:
@@ -134,7 +140,7 @@ def _facts(
             f"{found.n_flagged:,}",
             f"{share(found.n_flagged / n)} of the rows" if some_scored else "no row has a score",
         ),
-        fact("Incidents", f"{len(found):,}", "flagged rows that follow each other"),
+        fact("Incidents", f"{len(found):,}", found.expected or "flagged rows that follow each other"),
         fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}"),
         *_false_alarms(fitted),
         fact(
@@ -175,7 +181,8 @@ def _left_out(
         notes.append(f"{count(empty, 'row')} without any observed feature: no score, not flagged.")
     loose = found.n_flagged - sum(incident.n_flagged for incident in found)
     if loose:
-        notes.append(f"{count(loose, 'flagged row')} in stretches too short to be an incident.")
+        why = "with too little evidence for" if found.expected else "in stretches too short for"
+        notes.append(f"{count(loose, 'flagged row')} {why} an incident.")
     if len(listed) < len(found):
         notes.append(f"The {len(listed):,} worst of {len(found):,} incidents are listed.")
     if n > caps.points:

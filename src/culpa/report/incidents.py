@@ -25,7 +25,9 @@ from culpa.report.phrases import Labels, in_sd, number, numbers, place
 _DIGITS = 7
 _LABELS = {"row": "label", "first": "start", "last": "end", "peak": "peak_label"}  # of rows
 _NAMES = ("feature", "member", "instead", "shares")  # what holds names of players and features
-_ELSEWHERE = ("limit", "unit", "decimals", "value", "std_error", "evidence")  # what the page shows elsewhere, or never
+# what the page shows elsewhere, or never
+_ELSEWHERE = ("limit", "unit", "decimals", "value", "std_error", "evidence")
+_IN_WORDS = ("suspects", "predicted", "blamed_first", "stayed_off", "came_back", "unit_change")  # by the sentence
 _MOST_REACHED, _MOST_MOVED = 60, 8
 _COLUMNS, _ROWS = 60, 25  # of the heat map
 _MOST_SERIES = 3  # culprits of an incident whose history is kept
@@ -88,7 +90,7 @@ def _told(part: Any, labels: Labels, positions: Mapping[str, int], *, named: boo
         return {
             positions[name] if named else name: places.get(name, _told(cell, labels, positions, named=name in _NAMES))
             for name, cell in part.items()
-            if name not in _ELSEWHERE or named
+            if name not in (*_ELSEWHERE, *_IN_WORDS) or named
         }
     if isinstance(part, list):
         return [_told(cell, labels, positions, named=named) for cell in part]

@@ -22,8 +22,9 @@ def incidents(
     *,
     time: str,
     by: str | Sequence[str] | None = None,
-    gap: Any = 0,
-    min_length: int = 1,
+    gap: Any = None,
+    min_length: int | None = None,
+    false_incidents: str | None = None,
     baseline: int = 0,
 ) -> DataFrame:
     """Incidents of each machine: what `PCADetector.incidents` says of its rows in the order of ``time``, one line each.
@@ -38,7 +39,7 @@ def incidents(
     columns = jobs.incident_columns(keys, pa.null(), modes=detector.fitted.n_modes is not None)
     struct = _with_times(df, keys, columns, df.schema[frames.key_names(df, time)[0]].dataType)
     rows = _together(df.select(*map(frames.column, dict.fromkeys((*keys, time, *features)))), keys, [time])
-    grouping = {"gap": gap, "min_length": min_length, "baseline": baseline}
+    grouping = {"gap": gap, "min_length": min_length, "false_incidents": false_incidents, "baseline": baseline}
     task = partial(_incidents, detector_to_bytes(detector.fitted), by=keys, time=time, **grouping)
     return frames.map_arrow(rows, task, struct)
 
