@@ -13,8 +13,8 @@ from culpa.cli import console
 from culpa.cli.project import with_origin
 
 _COMMON = """
-    after all before by choose columns components confidence counterfactual drop events flagged force forget
-    gap group id json min_length missing new output project_file text time title top version
+    after all before by choose columns components confidence counterfactual drop events false_incidents flagged force
+    forget group id json missing new output project_file text time title top version
 """  # options that nearly everybody needs, by the names of their variables
 _WIDEST, _LEFT = 100, 26  # columns of a page, and of the names of options
 _EXAMPLES = 3  # on a short page
