@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa.models import FittedModel
+from culpa.models.latent import marginal
 from culpa.monitoring.running import Draft
 from culpa.monitoring.unit_changes import changed_unit
 from culpa.monitoring.verdict import Verdict, Verdicts
@@ -14,7 +15,7 @@ class Kinds:
     """Judges incidents by the first rows of their columns, whose present values are the features in ``main``."""
 
     def __init__(self, model: FittedModel, main: NDArray[np.intp], normal: Consistency) -> None:
-        self._gaussian = model.gaussian.marginal(main)
+        self._gaussian = marginal(model.gaussian, main)
         self._verdicts = Verdicts(self._gaussian, normal)
         plain = model.context is None and model.margins is None
         self._units = (model.centre[main], model.scale[main]) if plain else None
