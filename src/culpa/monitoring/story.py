@@ -13,7 +13,7 @@ from culpa.monitoring.digits import in_sd, reading, times_the_limit
 from culpa.monitoring.incident import Culprit, Incident
 from culpa.monitoring.when import Clock
 
-_NAMED = 3  # features that a sentence lists
+_NAMED, _WIDE = 3, 60  # features that a sentence lists, and characters of their names
 _MOST_WORDS = 30  # of the first sentence
 _ACCOUNTS_FROM = 0.5  # share of the score from which culprits are said to account for it
 _WELL = (
@@ -186,7 +186,10 @@ class Storyteller:
         if len(names) == 1 and self._names(incident) == [self._short(names[0])]:
             return "it"
         shown = [self._short(name) for name in names[:_NAMED]]
-        return listed([*shown, f"{len(names) - _NAMED} more"] if len(names) > _NAMED else shown)
+        while len(shown) > 1 and len(", ".join(shown)) > _WIDE:
+            shown = shown[:-1]
+        more = len(names) - len(shown)
+        return listed([*shown, f"{more} more"] if more else shown)
 
     def _verdict(self, incident: Incident) -> list[str]:
         """Sensor or process."""
