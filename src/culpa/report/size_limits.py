@@ -39,7 +39,7 @@ class Caps(NamedTuple):
 
 
 MOST_BARS, FEWEST_BARS = 20, 3
-_CROWDED = 0.7  # of histories, courses and trends that the largest number of incidents costs
+_CROWDED = 0.9  # of histories, courses and trends that the largest number of incidents costs
 
 _SMALL = Caps(points=1200, marks=2000, incidents=250, cells=2600, history=7000, courses=12_000, trends=20_000)
 _LARGE = Caps(points=2000, marks=20_000, incidents=2000, cells=14_000, history=30_000, courses=60_000, trends=40_000)
