@@ -129,3 +129,18 @@ def test_every_option_of_an_explanation_that_a_text_can_give_is_an_option():
     not_texts = {"score", "features", "groups", "given", "normal", "reconstruct", "reconstruct_matrix", "progress"}
     for parameter in EXPLAINER.values():
         assert (parameter.flag in text) == (parameter.name not in {*not_texts, "max_evaluations"}), parameter.name
+
+
+def test_labels_may_have_the_names_of_answers_and_are_shown_as_they_are(folder):
+    table = pd.read_csv(folder / "new.csv")
+    labels = {"limit": "L7", "rank": 20260301.25, "sentence": "s", "feature": "pump", "share": 0.5, "score": True}
+    for name, label in labels.items():
+        table[name] = label
+    write(table, folder / "labelled.csv")
+    ids = [word for name in labels for word in ("--id", name)]
+    for job in ("score", "explain"):
+        shown = on_a_terminal(folder, job, "labelled.csv", "-m", "m.culpa", *ids)
+        assert shown[0].split()[:7] == [*labels, "score"]
+        assert shown[1].split()[:6] == [str(label) for label in labels.values()]
+    assert any("✓" in line for line in shown)
+    assert "culprit" in shown[0]

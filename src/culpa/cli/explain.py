@@ -79,7 +79,7 @@ def explain(
     with options.open_job(rows, answer, copies_times=True) as job:
         from culpa.jobs import explain as work
 
-        carried = options.labels_of(id, rows, job.source)
+        carried = job.labels(id)
         tell_reading(job.source, quiet=rows.quiet)
         summary = work(
             *job.tables,

@@ -326,6 +326,16 @@ class Job:
         """What every job takes first: the model, the rows and where answers go."""
         return self.detector, self.source, self.sink
 
+    def labels(self, given: list[str] | None) -> list[str]:
+        """Columns that name the rows of an answer: those given, or the times, if the user or the model names them."""
+        source, found = self.source, names_of(given, self.source)
+        known = source.options.time or source.options.hints.get("time") or source.selection
+        if not given and known and source.time is not None:
+            found = [source.time]
+        if isinstance(self.sink, Screen):
+            self.sink.labels = found
+        return found
+
 
 @contextmanager
 def open_job(
@@ -373,14 +383,6 @@ def rate(detector: "PCADetector") -> str:
 
     words = rate_in_words(detector.fitted)
     return f"; {words}" if words else ""
-
-
-def labels_of(given: list[str] | None, rows: NewRowsOptions, source: "TimedTable") -> list[str]:
-    """Columns that name the rows of an answer: those given, or the times, if they were given or the model knows them."""
-    if given:
-        return names_of(given, source)
-    known = source.options.time or source.options.hints.get("time") or source.selection
-    return [source.time] if known and source.time is not None else []
 
 
 def names_of(given: list[str] | None, source: "Source") -> list[str]:

@@ -45,7 +45,7 @@ def score(
     with options.open_job(rows, answer, copies_times=True) as job:
         from culpa.jobs import score as work
 
-        carried = options.labels_of(id, rows, job.source)
+        carried = job.labels(id)
         tell_reading(job.source, quiet=rows.quiet)
         summary = work(*job.tables, carried=carried, flagged_only=flagged, fdr=fdr, told=job.told)
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)

@@ -107,26 +107,34 @@ class Screen:
     """A sink that prints a table, a part of it for each batch."""
 
     def __init__(self) -> None:
+        self.labels: Sequence[str] = ()  # columns of the user's own, which come first and may have any name
         self._blames = False
 
     def write(self, columns: Mapping[str, Any]) -> None:
         """Print some rows."""
-        self._blames |= "score_if_fixed" in columns and "feature" in columns
-        kind = next((name for name in _HIDDEN if name in columns), "")
         cells = {name: _as_list(column) for name, column in columns.items()}
+        labels = {name: cells.pop(name) for name in self.labels}
+        cells = {name.rstrip("_"): column for name, column in cells.items()}  # labels may have taken their names
+        self._blames |= "score_if_fixed" in cells and "feature" in cells
+        kind = next((name for name in _HIDDEN if name in cells), "")
         if "sentence" in cells:
             cells["end"] = [_later(*pair) for pair in zip(cells["start"], cells["end"], strict=True)]
             cells = {name: cells[name] for name in dict.fromkeys(("start", "end", "culprit", *cells))}
-        first, shown = _begins(cells.get("rank")), [name for name in cells if name not in _HIDDEN.get(kind, ())]
-        limits = cells.get("limit", [math.nan] * len(cells[shown[0]]))
-        lines = [
-            [_cell(name, cells[name][k], limit, first is None or first[k]) for name in shown]
-            for k, limit in enumerate(limits)
+        limits = cells.get("limit", [math.nan] * len(next(iter(cells.values()))))
+        first = _begins(cells.get("rank"))
+        begins = [True] * len(limits) if first is None else first
+        shown = [
+            (name, [_label(cell) * begin for cell, begin in zip(column, begins, strict=True)])
+            for name, column in labels.items()
+        ] + [
+            (_TITLES.get(name, name), [_cell(name, *each) for each in zip(column, limits, begins, strict=True)])
+            for name, column in cells.items()
+            if name not in _HIDDEN.get(kind, ())
         ]
-        used = [k for k in range(len(shown)) if any(line[k] for line in lines)]
-        if lines:
-            titles = [_TITLES.get(shown[k], shown[k]) for k in used]
-            typer.echo(sheet(titles, [[line[k] for k in used] for line in lines], strong=_first_of(first)))
+        used = [(title, column) for title, column in shown if any(column)]
+        if limits:
+            titles, texts = [title for title, _ in used], zip(*(column for _, column in used), strict=True)
+            typer.echo(sheet(titles, list(texts), strong=_first_of(first)))
 
     def finish(self) -> None:
         """Say how to read the table."""
@@ -150,6 +158,11 @@ def _begins(ranks: list[int] | None) -> list[bool] | None:
 
 def _first_of(first: list[bool] | None) -> list[int]:
     return [] if first is None or all(first) else [k for k, begins in enumerate(first) if begins]
+
+
+def _label(cell: object) -> str:
+    """A cell of the user's own, as it is."""
+    return "" if cell is None or cell != cell else str(cell)
 
 
 def _cell(name: str, cell: Any, limit: float, begins: bool) -> str:
