@@ -83,7 +83,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     abnormal_training_rows_ : DataFrame
         Training rows above the limit of SPE or T2 (those that `trim` left out are marked), the worst first: row label,
         position, SPE, T2, and the larger of the two in units of its limit. Of clean rows, expect a share 1 - confidence for
-        each of the two. Only ``fit`` sees the rows, so there is none after ``fit_moments`` and ``partial_fit``.
+        each of the two. Only ``fit`` sees the rows, so there is none after ``partial_fit``.
     suspicious_cells_ : DataFrame or None
         With ``robust="cells"``, the training cells that were treated as missing, the worst first: row label, position,
         feature, value, expected value, and standardised residual.
