@@ -1,6 +1,7 @@
 """Model files: what comes back is what went in, and nothing else is let in."""
 
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from safetensors.numpy import save as to_bytes
 import culpa
 from culpa import PCADetector
 from culpa.io.model_container import FORMAT, read, unpack
-from culpa.io.model_file import ModelFileError
+from culpa.io.model_file import ModelFileError, kept_detector
 from culpa.shapley import QuadraticForms
 
 
@@ -496,3 +497,7 @@ def test_suspicious_cells_of_given_columns_are_saved(tmp_path, given):
         pd.DataFrame(detector.suspicious_cells_),
         check_dtype=False,
     )
+
+
+def test_engines_may_send_the_function_that_keeps_detectors():
+    assert pickle.loads(pickle.dumps(kept_detector)) is kept_detector
