@@ -119,6 +119,7 @@ class Screen:
         kind = next((name for name in _HIDDEN if name in cells), "")
         if "sentence" in cells:
             cells["end"] = [_later(*pair) for pair in zip(cells["start"], cells["end"], strict=True)]
+            cells["status"] = ["" if status == "over" else status for status in cells["status"]]  # nearly all are
             cells = {name: cells[name] for name in dict.fromkeys(("start", "end", "culprit", *cells))}
         limits = cells.get("limit", [math.nan] * len(next(iter(cells.values()))))
         first = _begins(cells.get("rank"))
