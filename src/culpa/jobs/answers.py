@@ -129,9 +129,12 @@ def blame(
     """Shapley values by default, else several lines per row."""
     if counterfactual:
         return _lines(lambda rows: explainer.explain(rows, "score").counterfactual(limit).to_frame(), limit)
+    samples = explainer.explainer.one_pass.engine.samples
     if shortest is not None:
-        return _lines(lambda rows: explainer.explain(rows).shortest(shortest).to_frame(), limit)
-    return _values(explainer, limit) if top is None else _lines(lambda rows: explainer.explain(rows).top(top), limit)
+        return _lines(lambda rows: explainer.explain(rows).shortest(shortest).to_frame(), limit, samples=samples)
+    if top is not None:
+        return _lines(lambda rows: explainer.explain(rows).top(top), limit, samples=samples)
+    return _values(explainer, limit)
 
 
 def _values(explainer: BatchExplainer, limit: float) -> Say:
@@ -146,20 +149,24 @@ def _values(explainer: BatchExplainer, limit: float) -> Say:
     return say
 
 
-def _lines(table_of: Callable[[Any], Any], limit: float) -> Say:
-    """Several lines per row: score and limit, beside what a table says; rows without a score have none."""
+def _lines(table_of: Callable[[Any], Any], limit: float, *, samples: bool = False) -> Say:
+    """Several lines per row: score and limit, beside what a table says; rows without a score have none.
+
+    Where values are sampled, all batches have standard errors, also those whose rows are exact, or that have none.
+    """
 
     def say(scored: ScoredBatch, at: Positions) -> Columns:
         table = table_of(scored.rows.choose(chosen := at[~np.isnan(scored.rows.score[at])]))
         places = table.column("row").to_numpy() if table.num_rows else chosen[:0]  # positions in the batch
         found = _verdict(scored, places, limit)
         del found["anomaly"]
-        # numbers as an array: sinks write its NaN, which groups have for actual and expected, as a missing cell
-        rest = {
-            name: cells.to_numpy() if cells.type == "double" else cells.combine_chunks()
-            for name, cells in zip(table.column_names, table.columns, strict=True)
-            if name not in ("row", "score")
-        }
+        rest: Columns = {}
+        for name, cells in zip(table.column_names, table.columns, strict=True):
+            if name == "actual" and samples:
+                rest.setdefault("std_error", np.zeros(len(places)))
+            # numbers as an array: sinks write its NaN, which groups have for actual and expected, as a missing cell
+            if name not in ("row", "score"):
+                rest[name] = cells.to_numpy() if cells.type == "double" else cells.combine_chunks()
         return joined(labels(scored.batch, places), found | rest)
 
     return say
