@@ -129,7 +129,7 @@ def blame(
     """Shapley values by default, else several lines per row."""
     if counterfactual:
         return _lines(lambda rows: explainer.explain(rows, "score").counterfactual(limit).to_frame(), limit)
-    samples = explainer.explainer.one_pass.engine.samples
+    samples = "exact" not in explainer.explainer.chosen
     if shortest is not None:
         return _lines(lambda rows: explainer.explain(rows).shortest(shortest).to_frame(), limit, samples=samples)
     if top is not None:

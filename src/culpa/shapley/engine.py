@@ -75,11 +75,6 @@ class Engine:
             return f"kernel: {self._pairs.rule(n_players).n_evaluations:,} coalitions of {n_players} players"
         return f"permutation: {self._sampling.chosen}, {n_players} players"
 
-    @property
-    def samples(self) -> bool:
-        """Whether values of complete rows are sampled; rows with few observed features may be exact even so."""
-        return self._down_sets is None if self.order is not None else not self._is_exact(len(self.players))
-
     def method_used(self, *, exact: bool) -> str:
         """Name of the method behind values that were exact or not."""
         if self.order is not None:
@@ -189,7 +184,8 @@ class Engine:
         # whatever is sampled, which takes time to find
         if not game.forms_keep_digits or not plan.forms_fit(game, n_players, memory):
             return None
-        if self.samples and not plan.forms_fit(game, n_players, memory, self._sampling.rule.n_replicates):
+        sampled = self._down_sets is None if self.order is not None else not self._is_exact(n_players)
+        if sampled and not plan.forms_fit(game, n_players, memory, self._sampling.rule.n_replicates):
             return None
         return self._cost(self._cache.whole)
 

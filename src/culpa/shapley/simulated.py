@@ -38,8 +38,6 @@ _ROWS_PER_TASK = 64
 class Simulation:
     """Shares out a simulated game: the counterpart of `culpa.shapley.engine.Engine` for functions."""
 
-    samples = True
-
     def __init__(
         self,
         game: Game,
