@@ -1,5 +1,7 @@
 """What an explainer is given, and what becomes of that: positions of columns, memory of the caller's, budgets."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -141,3 +143,12 @@ def test_a_feature_that_is_named_twice_counts_once_in_a_function():
     how = {"reconstruct": lambda R: R * 0.9, "normal": X, "score": "mse", "n_orders": 16}
     once, twice = (Explainer(**how, features=some).explain(X[:2]) for some in ([1, 2], [1, 2, 2]))
     np.testing.assert_allclose(once.score, twice.score)
+
+
+def test_an_explainer_that_has_computed_values_can_be_pickled():
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    for options in ({}, {"method": "permutation", "n_orders": 20}, {"game": "minimal"}):
+        explainer = Explainer(PPCA(2).fit(X), "spe", **options)
+        values = explainer.explain(X[:3]).values
+        explainer.compile()
+        np.testing.assert_allclose(pickle.loads(pickle.dumps(explainer)).explain(X[:3]).values, values, atol=1e-10)

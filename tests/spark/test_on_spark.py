@@ -217,7 +217,8 @@ def test_the_command_line(table, frame, tmp_path):
     assert "exists already" in run("score", rows, "-m", model, "-o", answer, *spark, code=2).output
     run("explain", rows, "-m", model, "-o", answer, *spark, "--top", 1, "--force")
     assert len(pd.read_parquet(answer)) == int(found["anomaly"].sum()) > 0
-    run("incidents", rows, "-m", model, "-o", answer, *spark, "--time", "time", "--by", "machine", "--force")
+    by_machine = ("--time", "time", "--by", "machine", "--min-length", 1)
+    run("incidents", rows, "-m", model, "-o", answer, *spark, *by_machine, "--force")
     assert set(pd.read_parquet(answer)["machine"]) == {"m0", "m1", "m2"}
     for more, sentence in (
         (("--delimiter", ";"), "--delimiter is not for --engine spark."),

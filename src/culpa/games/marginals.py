@@ -67,6 +67,11 @@ class Known(NamedTuple):
     constants: Array  # (C, players)
 
 
+def as_they_are(X: Array) -> Array:
+    """Rows of a game that are those of its Gaussian; a name, so that explainers can be pickled."""
+    return X
+
+
 @dataclass(frozen=True, eq=False)
 class Marginals:
     """A game that knows the contributions of all players to a coalition."""
@@ -77,7 +82,7 @@ class Marginals:
     b: Floats
     leak: Floats | None = None
     trace: float = 1.0  # 0 for a game whose contributions have no constant
-    moves: Callable[[Array], Array] = lambda X: X  # rows of the Gaussian, from rows of the game
+    moves: Callable[[Array], Array] = as_they_are  # rows of the Gaussian, from rows of the game
 
     @property
     def fits(self) -> bool:
