@@ -26,7 +26,7 @@ def nasty_report(title="Whose fault is it?"):
     detector.units_ = {NASTY[0]: "<b>m3/h</b>"}
     labels = [f"<script>alert({i})</script>" for i in range(400)]
     return detector.report(
-        pd.DataFrame(PLANT.new.copy(), columns=columns, index=labels), title=title, source="<u>a.csv</u>"
+        pd.DataFrame(PLANT.new.copy(), columns=columns, index=labels), title=title, source="<u>a.csv</u>", min_length=1
     )
 
 

@@ -167,7 +167,7 @@ def test_fit_says_how_many_held_out_rows_exceed_the_limit(folder):
     value, low, high = in_percent(rate)
     assert len({len(number.partition(".")[2]) for number in (value, low, high)}) == 1
     sentence = f"held-out rows: {value}% above the 99% limit, 95% interval {low} to {high}%"
-    assert f"; {sentence}; wrote" in told
+    assert f"; {sentence}; about " in told
     assert sentence in run("info", folder / "m.culpa").stdout
     assert json.loads(run("info", folder / "m.culpa", "--json").stdout)["false_alarm_rate"]["value"] == rate.value
 

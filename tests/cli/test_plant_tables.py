@@ -58,7 +58,7 @@ def test_a_german_excel_export_with_two_header_rows(folder, plant):
     told = run("report").stderr
     assert "incidents; wrote report.html" in told
     assert culpa.load("plant.culpa").units_["flow_reflux"] == "m3/h"
-    assert "2024-03-05 at 20:50 with flow_reflux" in run("incidents", "--text", "-q").stdout
+    assert "flow_reflux stood out first, on 2024-03-05 at 20:50" in run("incidents", "--text", "-q").stdout
 
 
 def test_a_long_pi_export_with_bad_values(folder, plant):
@@ -81,7 +81,7 @@ def test_a_long_pi_export_with_bad_values(folder, plant):
     assert "long table, means over 1 min" in told
     assert "wrote report.html" in told
     text = run("incidents", "new.csv", "-m", "plant.culpa", "--text", "-q").stdout
-    assert "2024-03-05 at 20:50 with flow_reflux" in text
+    assert "flow_reflux stood out first, on 2024-03-05 at 20:50" in text
 
 
 def test_a_folder_of_parquet_files_with_a_maintenance_week(folder, plant):
@@ -98,7 +98,10 @@ def test_a_folder_of_parquet_files_with_a_maintenance_week(folder, plant):
     assert culpa.load("plant.culpa").mean_.max() < 400
     run("report", "new.parquet", "-m", "plant.culpa")
     assert (folder / "report.html").exists()
-    assert "20:50 with flow_reflux" in run("incidents", "new.parquet", "-m", "plant.culpa", "--text", "-q").stdout
+    assert (
+        "flow_reflux stood out first, on 2024-03-05 at 20:50"
+        in run("incidents", "new.parquet", "-m", "plant.culpa", "--text", "-q").stdout
+    )
 
 
 def test_a_model_remembers_no_order_of_day_and_month_that_its_table_leaves_open(folder, plant):

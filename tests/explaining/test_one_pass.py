@@ -191,6 +191,6 @@ def test_a_gpu_gets_many_rows_at_once(monkeypatch, small_chunks):
     explainer = SCORES["spe"]().compile()
     expected, seen = explainer.explain(NEW), []
     monkeypatch.setattr(on_gpu, "forms_pay", lambda n_rows, n_coefficients, device: True)
-    monkeypatch.setattr(on_gpu, "rows_for_forms", lambda X, n_coefficients, device: seen.append(len(X)))
+    monkeypatch.setattr(on_gpu, "rows_there", lambda X, operations, device: seen.append(len(X)))
     np.testing.assert_allclose(explainer.explain(NEW).values, expected.values, rtol=1e-12, atol=1e-12)
     assert seen == [16, 16, 8]  # as many as are together, not as many as fit the cache

@@ -195,7 +195,8 @@ def test_a_row_without_anything_is_told_in_words():
 
 def test_control_chart_shades_incidents_and_marks_every_flagged_row(plant):
     detector, _, new = plant
-    axes = detector.plot.control_chart(new)
+    found = detector.incidents(new)
+    axes = detector.plot.control_chart(new, incidents=found)
     assert len(axes) == 2
     flagged = int((detector.predict(new) == -1).sum())
     for ax in axes:  # the detector flags rows, whichever chart they are shown in
@@ -205,7 +206,7 @@ def test_control_chart_shades_incidents_and_marks_every_flagged_row(plant):
     told = detector.statistics(new)
     assert len(beyond[0].get_xdata()) == (told["t2_flag"] & (detector.predict(new) == 1)).sum() > 0
     assert beyond[0].get_markerfacecolor() == "none"
-    assert len(axes[0].collections[0].get_paths()) == len(detector.incidents(new))
+    assert len(axes[0].collections[0].get_paths()) == len(found)
     limits = {line.get_label().split(" limit")[0] for line in axes[0].lines if "limit" in str(line.get_label())}
     assert limits == {"95%", "99%"}
 

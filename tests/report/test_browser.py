@@ -71,7 +71,7 @@ def plant(folder):
     new.iloc[20] = np.nan
     new.iloc[60, 3] = np.nan
     detector = by_error().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
-    report = detector.report(new)
+    report = detector.report(new, min_length=1)  # stretches of flagged rows: a long list
     with pytest.warns(UserWarning, match="no observed feature"):
         flagged, why = np.flatnonzero(detector.predict(new) == -1), detector.explain(new)
     return Case(report.save(folder / "plant.html"), report, new, flagged, why)
@@ -642,7 +642,7 @@ def test_thousands_of_marks(visit, folder):
     rng = np.random.default_rng(0)
     new = PLANT.new[rng.integers(0, 400, 5000)]
     detector = by_error().fit(PLANT.normal)
-    report = detector.report(new)
+    report = detector.report(new, min_length=1)  # stretches of flagged rows: a long list
     page = visit(report.save(folder / "many.html"))
     path = page.locator("#chart .shapelayer path").evaluate_all("nodes => nodes.map(n => n.getAttribute('d'))")
     longest = max(path, key=len)

@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.arrays import as_array_like
 
@@ -73,7 +74,7 @@ def as_they_are(X: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals:
+class Marginals(CopiedInUse):
     """A game that knows the contributions of all players to a coalition."""
 
     loadings: Floats
@@ -117,7 +118,7 @@ class Marginals:
         return np.ascontiguousarray(W[:, first] * L[:, second] + L[:, first] * W[:, second]) / 2
 
 
-class PlayersAtOnce:
+class PlayersAtOnce(CopiedInUse):
     """Contributions of some players, for rows like ``X`` in which the same features are observed."""
 
     def __init__(self, game: Marginals, players: list[list[int]], X: Array) -> None:

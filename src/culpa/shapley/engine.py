@@ -165,7 +165,8 @@ class Engine:
     @property
     def compiling_is_due(self) -> bool:
         """Whether `compile` would have paid for the complete rows counted so far."""
-        return bool(self._n_rows) and self._forms_cost is not None and self._forms_cost.pays(self._n_rows)
+        cost = self._forms_cost if self._n_rows else None  # once: another thread may find the forms at any time
+        return cost is not None and cost.pays(self._n_rows)
 
     def compiles_within(self, operations: float) -> bool:
         """Whether `compile` would take up to so many operations, and pay after many rows."""

@@ -45,6 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.threads import interruptible, one_blas_thread
 from culpa._core.types import Floats
 from culpa.games import Game
@@ -215,7 +216,7 @@ def kernel(game: Game, X: Floats, players: Players, rule: PairedRule, *, progres
     return summarise(np.concatenate([empty, *parts], axis=1), rule.n_evaluations)
 
 
-class PairedSampling:
+class PairedSampling(CopiedInUse):
     """Kernel regression with as many pairs as were asked for, or as ``reference`` rows need."""
 
     def __init__(self, game: Game, players: Players, settings: Settings, reference: Callable[[], Floats]) -> None:

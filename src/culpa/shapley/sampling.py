@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from array_api_compat import array_namespace
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.kinds import top_of
 from culpa._core.types import Array, Floats, Positions
 from culpa.games import Game
@@ -43,7 +44,7 @@ class SamplingRule(Protocol):
 AnyRule = TypeVar("AnyRule", bound=SamplingRule)
 
 
-class Sampling(ABC, Generic[AnyRule]):
+class Sampling(CopiedInUse, ABC, Generic[AnyRule]):
     """Sampled Shapley values. The rule is found on ``reference`` rows, so it does not depend on the rows to explain."""
 
     def __init__(self, game: Game, players: Players, settings: Settings, reference: Callable[[], Floats]) -> None:
