@@ -10,6 +10,7 @@ from scipy import linalg, stats
 
 import culpa
 from culpa import PPCA, Explainer, LatentGaussian, scores, shapley
+from culpa._kernels.missing_cells import MISSING_CELLS
 from culpa.games import Conditional, Game, Minimal
 from culpa.shapley import coalitions, rules
 from culpa.shapley.extensions import extension_rule
@@ -430,6 +431,26 @@ def test_forms_that_do_not_fit_are_ruled_out_before_sampling(monkeypatch):
     explainer.one_pass.count_rows(np.zeros((10**6, 40)))
     monkeypatch.setattr(coalitions.SampledCoalitions, "_try", None)  # would be called
     assert not explainer.one_pass.compiling_is_due
+
+
+@pytest.mark.parametrize("noise", ["alike", "differs"])
+@pytest.mark.parametrize("score", ["mahalanobis", "spe", "t2"])
+def test_rows_of_many_patterns_together_get_the_values_of_each_pattern(noise, score, monkeypatch):
+    model, rows = model_and_rows(14, 4, 3, noise)
+    rows = np.repeat(rows, -(-50 // len(rows)), axis=0)[:50]
+    rows[np.random.default_rng(4).random(rows.shape) < 0.25] = np.nan
+    rows[1, 1:], rows[2], rows[:2, 0] = np.nan, np.arange(14.0), 1.0
+    how = {"method": "permutation", "seed": 5}
+    monkeypatch.setattr(MISSING_CELLS, "worth", 0.0)
+    together = Explainer(model, score, **how).explain(rows)
+    few = Explainer(model, score, **how).explain(rows[10:13])
+    monkeypatch.setattr(coalitions.SampledCoalitions, "serves", lambda self, game, rows: np.zeros(len(rows), bool))
+    alone = Explainer(model, score, **how).explain(rows)
+    for name in ("values", "std_error"):
+        np.testing.assert_allclose(getattr(together, name), getattr(alone, name), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(getattr(few, name), getattr(together, name)[10:13], rtol=1e-9, atol=1e-11)
+    assert together.n_evaluations == alone.n_evaluations
+    assert MISSING_CELLS.is_ready
 
 
 def test_says_what_it_chose(table):

@@ -18,6 +18,7 @@ from culpa._core.threads import in_threads
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa._core.warning import warn
 from culpa._kernels.contributions import CONTRIBUTIONS
+from culpa._kernels.missing_cells import MISSING_CELLS
 from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
 from culpa.games.marginals import PlayersAtOnce
@@ -35,6 +36,8 @@ _MARGIN = 1.1  # more coalitions than the sample says
 _NUMBERS, _NUMBERS_ON_GPU = 1 << 16, 1 << 25  # rows x features x coalitions held at a time
 _MOST_TOGETHER = 32  # coalitions
 _FEWEST_ROWS = 4  # for the kernel
+_MOST_MISSING = 8  # cells of a row; with more of them, its pattern has coalitions of its own
+_OF_MISSING = 3.0  # times as long as a complete row
 _CELLS_PER_CHUNK = 1 << 17  # of rows
 
 
@@ -56,7 +59,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
     def replicated(self, part: Part, rule: CoalitionRule) -> Array:
         """Estimates, with what they leave over of the score shared out."""
         operations = part.rows.shape[0] * self._per_row(rule, part.game.n_features)
-        there = on_gpu.rows_there(part.rows, operations, self.settings.device)
+        there = None if part.seen is not None else on_gpu.rows_there(part.rows, operations, self.settings.device)
         found = self._replicated(part if there is None else part._replace(rows=there), rule)
         return found if there is None else on_gpu.to_numpy(found)
 
@@ -65,7 +68,22 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         found = self._by_node(part, rule, self.settings.progress)
         values = xp.sum(found * as_array_like(weights, part.rows)[None, :, None, None], axis=1)
         gap = as_array_like(self._total(part), part.rows)[None, :] - xp.sum(values, axis=2)
-        return values + gap[:, :, None] * as_array_like(self._shares(part.present), part.rows)
+        seen = None if part.seen is None else part.seen[:, np.concatenate(part.players)]
+        return values + gap[:, :, None] * as_array_like(self._shares(part.present, seen), part.rows)
+
+    def serves(self, game: Game, rows: Floats) -> Mask:
+        """Which rows with missing cells can be explained together, whatever their patterns, (n,)."""
+        marginals, nobody = game.marginals, np.zeros(len(rows), dtype=bool)
+        few = np.isnan(rows).sum(axis=1) <= min(_MOST_MISSING, len(self.players) - 1)
+        alone = all(len(player) == 1 for player in self.players) and not len(game.known)
+        same = game.where(np.zeros(game.n_features, dtype=bool)) is game
+        if not same or not alone or marginals is None or marginals.leak is not None or self.settings.device == "gpu":
+            return nobody
+        operations = few.sum() * _OF_MISSING * self._per_row(self.rule, game.n_features)
+        if not MISSING_CELLS.pays(operations):
+            MISSING_CELLS.note_work_without(operations)
+            few = nobody
+        return np.asarray(few)
 
     def _total(self, part: Part) -> Floats:
         """What the values of each row add up to."""
@@ -75,10 +93,12 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         total = part.game.total(np.where(observed, rows, np.nan), np.flatnonzero(observed))
         return np.asarray(total - part.game.base_values(rows))
 
-    def _shares(self, present: Sequence[int]) -> Floats:
-        """Of the players that are present, in what is left over."""
-        shares = self._first.shares[list(present)]
-        return shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
+    def _shares(self, present: Sequence[int], seen: Mask | None = None) -> Floats:
+        """Of the players that are present in what is left over, (1, players) or for each row."""
+        everybody = np.ones((1, len(present))) if seen is None else seen.astype(np.float64)
+        shares = self._first.shares[list(present)] * everybody
+        shares = np.where(shares.any(axis=1, keepdims=True), shares, everybody)
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def _by_node(self, part: Part, rule: CoalitionRule, progress: Progress | None = None) -> Array:
         """Mean contributions at each node, (replicates, nodes, n, players)."""
@@ -88,7 +108,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         found = [xp.zeros((rule.n_replicates, n_nodes, 0, len(part.players)), dtype=part.rows.dtype)]
         on_processor = isinstance(part.rows, np.ndarray)
         for done, rows in enumerate(chunks):
-            at = _At(part._replace(rows=rows))
+            at = _At(part._replace(rows=rows, seen=None if part.seen is None else ~np.isnan(rows)))
 
             def mean(task: tuple[int, int], at: _At = at) -> Array:
                 return at.mean(rule.members(*task))
@@ -205,7 +225,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         observed = np.arange(game.n_features) if features is None else features
         total = forms_from_probes(game, lambda rows: self._total_of(game, rows, observed), features)
         shares = self._shares(present)
-        coefficients += (total.coefficients - coefficients.sum(axis=1, keepdims=True)) * shares[:, None]
+        coefficients += (total.coefficients - coefficients.sum(axis=1, keepdims=True)) * shares.T
         constants += (total.constants - constants.sum(axis=1, keepdims=True)) * shares
         return QuadraticForms(coefficients, constants, d, rule.n_coalitions, coordinates_of(game))
 
@@ -220,7 +240,8 @@ class _At:
     def __init__(self, part: Part) -> None:
         marginals, d = part.game.marginals, part.game.n_features
         assert marginals is not None  # the engine has looked
-        self.marginals, self.players = marginals, PlayersAtOnce(marginals, part.players, part.rows)
+        self.seen, rows = part.seen, part.rows if part.seen is None else np.where(part.seen, part.rows, 0.0)
+        self.marginals, self.players = marginals, PlayersAtOnce(marginals, part.players, rows)
         self.rows = self.players.rows
         # which player each feature belongs to: nobody, or it is given
         n_players = len(part.players)
@@ -231,6 +252,8 @@ class _At:
 
     def mean(self, bits: Mask) -> Array:
         """Of all coalitions (C, all players), (n, players)."""
+        if self.seen is not None:
+            return self._with_missing_cells(bits)
         n, k = self.rows.shape[0], len(self.players.sizes)
         on_processor, operations = isinstance(self.rows, np.ndarray), 4.0 * len(bits) * n * k * len(self.marginals.b)
         compiled = on_processor and n >= _FEWEST_ROWS and self.marginals.leak is None and not self.players.groups
@@ -241,6 +264,19 @@ class _At:
         together = _MOST_TOGETHER if compiled else max(1, numbers // max(1, n * self.rows.shape[1]))
         together = min(together, _MOST_TOGETHER) if on_processor else together
         return (self._compiled if compiled else self._by_arrays)(bits, together) / len(bits)
+
+    def _with_missing_cells(self, bits: Mask) -> Floats:
+        """The same for rows each of which misses some features."""
+        assert self.seen is not None
+        at, game = self.players, self.marginals
+        of_row, features = np.nonzero(~self.seen)
+        starts = np.searchsorted(of_row, np.arange(len(self.rows) + 1))
+        lacking, places = np.unique(features, return_inverse=True)
+        constant, found = (game.noise, game.alpha, game.b, game.trace), np.zeros(self.rows.shape)
+        for start in range(0, len(bits), _MOST_TOGETHER):
+            known = at.known(self._members(bits[start : start + _MOST_TOGETHER]))
+            MISSING_CELLS(at.W, *constant, known.weights, known.V, self.rows, starts, places, lacking, found)
+        return np.where(self.seen, found, 0.0)[:, at.who] / len(bits)
 
     def _by_arrays(self, bits: Mask, together: int) -> Array:
         total = 0.0

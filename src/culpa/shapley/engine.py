@@ -112,7 +112,7 @@ class Engine:
         return self._without_forms(Part(game, np.where(np.isnan(rows), 0.0, rows), players, present))
 
     def _without_forms(self, part: Part) -> Shares:
-        game, rows, players, present = part
+        game, rows, players, present, _ = part
         settings, n_players = self.settings, len(players)
         order = None if self.order is None else self.order.among(present)
         if order is not None and order.constrains:
@@ -131,11 +131,21 @@ class Engine:
         return self._sampling.share_out(part)
 
     def share_out_incomplete(self, rows: Floats) -> Served:
-        """Shapley values of rows with missing cells by forms of their patterns. Rows without any need `share_out`."""
-        if self._cache.complete is None or self.order is not None or not (self.can_compile and worth_forms(self.game)):
-            return Served.none(len(rows), len(self.players))
-        how = Finding(self._cost, self._find_forms, self._is_exact(len(self.players)))
-        return self._cache.share_out(rows, how, self.settings.n_jobs)
+        """Shapley values of rows with missing cells, of many patterns at once. Rows without any need `share_out`."""
+        served = Served.none(len(rows), len(self.players))
+        if self.order is not None or not (self.can_compile and worth_forms(self.game)):
+            return served
+        exactly = self._is_exact(len(self.players))
+        if self._cache.complete is not None:
+            served = self._cache.share_out(rows, Finding(self._cost, self._find_forms, exactly), self.settings.n_jobs)
+        left = np.flatnonzero(~served.rows)
+        if exactly or not len(left):
+            return served
+        left = left[self._sampling.serves(self.game, rows[left])]
+        if len(left):
+            part = Part(self.game, rows[left], self.players, range(len(self.players)), ~np.isnan(rows[left]))
+            served = served.with_rows(left, self._sampling.share_out(part))
+        return served
 
     @cached_property
     def _sampling(self) -> Sampling[Any]:

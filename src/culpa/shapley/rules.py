@@ -60,8 +60,7 @@ class CoalitionRule:
     @property
     def nodes(self) -> tuple[Floats, Floats]:
         """q and weight of each node."""
-        points, weights = np.polynomial.legendre.leggauss(len(self.sizes))
-        return (points + 1) / 2, weights / 2
+        return _nodes(len(self.sizes))
 
     def members(self, replicate: int, node: int) -> Mask:
         """Coalitions at one node, (size, players)."""
@@ -91,6 +90,12 @@ class CoalitionRule:
     def of_sizes(self, sizes: Positions) -> "CoalitionRule":
         """The same with other sizes."""
         return CoalitionRule(self.n_players, tuple(sizes.tolist()), self.seed, self.n_replicates)
+
+
+@lru_cache(maxsize=MOST_NODES)
+def _nodes(n_nodes: int) -> tuple[Floats, Floats]:
+    points, weights = np.polynomial.legendre.leggauss(n_nodes)
+    return (points + 1) / 2, weights / 2
 
 
 @lru_cache(maxsize=4)

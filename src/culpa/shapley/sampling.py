@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 
 from culpa._core.copies import CopiedInUse
 from culpa._core.kinds import top_of
-from culpa._core.types import Array, Floats, Positions
+from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley.forms import QuadraticForms
 from culpa.shapley.leading import until_certain
@@ -19,12 +19,16 @@ from culpa.shapley.shares import Players, Shares, summarise
 
 
 class Part(NamedTuple):
-    """Rows in which the same features are observed; cells of the others hold any number."""
+    """Rows in which the same features are observed; cells of the others hold any number.
+
+    Or rows that miss some features each, with NaN there: those of all players that have one feature.
+    """
 
     game: Game
     rows: Array
     players: Players
     present: Sequence[int]  # which of all players these are
+    seen: Mask | None = None  # which cells are not missing, (n, d), if that differs from row to row
 
 
 class SamplingRule(Protocol):
@@ -82,6 +86,10 @@ class Sampling(CopiedInUse, ABC, Generic[AnyRule]):
     def whole(self) -> Part:
         """Reference rows."""
         return Part(self.game, self.reference(), self.players, range(len(self.players)))
+
+    def serves(self, game: Game, rows: Floats) -> Mask:
+        """Which rows with missing cells can be explained together, whatever their patterns, (n,)."""
+        return np.zeros(len(rows), dtype=bool)
 
     @abstractmethod
     def in_words(self, rule: AnyRule) -> str:
