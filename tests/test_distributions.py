@@ -372,7 +372,7 @@ class TestCommandLine:
         table = frame(skewed_rows(400, 0))
         table.to_csv(normal, index=False)
         later = frame(skewed_rows(60, 1))
-        later.loc[20:25, "s2"] += 25.0
+        later.loc[20:25, "s2"] += 75.0
         later.to_csv(new, index=False)
         path = tmp_path / "plant.culpa"
         run("fit", normal, "-o", path, "--model", model)
