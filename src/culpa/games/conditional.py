@@ -38,9 +38,8 @@ from culpa.models.latent import RELATIVE_FLOOR
 # Elimination loses log10(largest eigenvalue / noise) digits of a residual, and twice as many of a latent variable.
 # Below these ratios of noise to largest eigenvalue it is not used, so that ten digits remain.
 _WELL_CONDITIONED = {"residuals": 1e-5, "latent variables": 1e-3}
-_MARGINALS_KEEP_DIGITS = (
-    1e-9  # the same for contributions of all players at once, whose samples have three or four digits
-)
+# Contributions of all players at once lose twice as many digits, and samples need four.
+_MARGINALS_KEEP_DIGITS = 1e-6
 _ALIKE = 1e-12  # relative difference of weights that are the same but for rounding
 # The same for quadratic forms: in the rows' own coordinates, and on axes, where they serve all models but those with
 # Student-t tails. The forms of these are steep along some directions of the noise and flat along others.

@@ -142,6 +142,8 @@ class Engine:
         if exactly or not len(left):
             return served
         left = left[self._sampling.serves(self.game, rows[left])]
+        sizes = (~np.isnan(rows[left])).sum(axis=1)  # few enough players are walked exactly
+        left = left[[not self._is_exact(size) for size in sizes.tolist()]]
         if len(left):
             part = Part(self.game, rows[left], self.players, range(len(self.players)), ~np.isnan(rows[left]))
             served = served.with_rows(left, self._sampling.share_out(part))
