@@ -9,6 +9,7 @@ from culpa import PCADetector
 from culpa._core import memory
 from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments
+from culpa.shapley.rules import order_rule
 
 
 def set_free(monkeypatch, tmp_path, *, machine=None, limit=None, use=0, read=0):
@@ -60,7 +61,7 @@ def test_wide_work_is_refused_in_one_sentence(monkeypatch, tmp_path):
         "fitting 30 rows x 600 columns": lambda: PCADetector(2).fit(X),
         "explaining 300 rows x 600 columns": lambda: detector.explain(np.repeat(X, 10, axis=0), game="interventional"),
         "the covariance of 600 features": lambda: detector.model_.covariance_,
-        r"sampling [\d,]+ orders of 600 players": lambda: detector.explain(X[:1]),
+        r"sampling [\d,]+ times 600 players": lambda: order_rule(600, 10, 0),
     }
     for what, step in steps.items():
         with pytest.raises(memory.NotEnoughMemoryError, match=f"^{what} needs about"):

@@ -55,18 +55,17 @@ def test_ctrl_c_is_answered_soon(name):
 KERNEL = """
 import os, signal, threading, time
 import numpy as np
-from culpa._kernels.orders import OrderWalk
+from culpa._kernels.form_values import FORM_VALUES
 rng = np.random.default_rng(0)
-orders, weights = np.argsort(rng.random((4, 12)), axis=1), rng.random((1, 4, 12))
-walk = OrderWalk(rng.normal(size=(12, 2)), 0.5, 1.0, rng.normal(size=2), rng.normal(size=(1, 12)))
-walk.changes(orders, orders, weights)
+forms, constants, rows, result = rng.random((1, 6 * 78)), np.zeros(6), rng.random((8, 12)), np.empty((8, 6))
+FORM_VALUES(forms, constants, rows, result)
 answered = 0
 for k in range(30):
     try:
         threading.Timer(0.01 + 0.0007 * k, os.kill, (os.getpid(), signal.SIGINT)).start()
         end = time.monotonic() + 2
         while time.monotonic() < end:
-            walk.changes(orders, orders, weights)
+            FORM_VALUES(forms, constants, rows, result)
     except KeyboardInterrupt:
         answered += 1
 print(answered)

@@ -43,10 +43,10 @@ def test_normal_rows_of_a_model_of_few_independent_rows_are_no_upset():
 
     detector = PCADetector(10, statistic="mahalanobis").fit(rows(2000))
     stretches = [(k, k + 19) for k in range(0, 1200, 30)]
-    kinds = [one.kind for one in detector.incidents(rows(1200), stretches=stretches)]
+    kinds = [one.extent for one in detector.incidents(rows(1200), stretches=stretches)]
     assert kinds.count("upset") <= 2
     moved = rows(20) + 3 * rng.normal(size=200)
-    assert detector.incidents(moved, stretches=[(0, 19)])[0].kind == "upset"
+    assert detector.incidents(moved, stretches=[(0, 19)])[0].extent == "upset"
 
 
 def related(n, seed):
