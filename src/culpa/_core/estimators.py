@@ -6,10 +6,7 @@ cloned or asked for parameters. Everybody else gets scikit-learn's own classes.
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 _HOMES = {
     "BaseEstimator": "sklearn.base",
