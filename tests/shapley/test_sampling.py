@@ -488,3 +488,15 @@ def test_random_admissible_orders_have_replicates():
 
     order = PartialOrder.from_chains([(0, 1)], ["a", "b", "c"])
     assert extension_rule(order, 4, 0).orders.shape == (6, 16, 3)
+
+
+def test_rows_with_few_observed_features_are_exact_beside_sampled_ones(monkeypatch):
+    """Whether values are exact follows from a row's own players, also where rows of many patterns are sampled together."""
+    monkeypatch.setattr(type(MISSING_CELLS), "pays", lambda self, operations: True)
+    model, rows = model_and_rows(14, 3, 0)
+    rows = np.array(rows)[:2]
+    rows[0, :7], rows[1, 0] = np.nan, np.nan
+    within = shapley.plan.exact_operations(Conditional(scores.spe(model)), 10)
+    why = Explainer(model, "spe", exact_operations=within).explain(rows)
+    assert not why.std_error[0][7:].any()
+    assert why.std_error[1][1:].all()
