@@ -142,6 +142,8 @@ def test_json_of_a_report_goes_to_standard_output_not_into_the_page(folder):
     assert (folder / "page.html").read_text().startswith("<!")
     run("report", "--json", "-q", "-o", "page.json")
     assert json.loads((folder / "page.json").read_text())
+    run("report", "--json", "-q", "-o", "page.html")  # the name that the project file has, but typed
+    assert json.loads((folder / "page.html").read_text())
 
 
 def test_names_with_commas_stay_whole(folder):

@@ -32,3 +32,26 @@ def test_a_table_that_fails_in_its_second_batch_is_not_learned():
     assert (detector.limit_, detector.model_.n_samples_) == (limit, 200)
     done = jobs.update(detector, source(more, more))
     assert (done.rows, detector.model_.n_samples_) == (200, 400)
+
+
+@pytest.mark.parametrize("forget", [0.0, 0.01])
+def test_the_limit_does_not_depend_on_the_portions_in_which_rows_arrive(forget):
+    rng = np.random.default_rng(1)
+    X, more = rng.standard_t(4, size=(5000, 4)), rng.standard_t(4, size=(300, 4))
+    limits = []
+    for size in (300, 7, 1):
+        detector = PCADetector().fit(X)
+        jobs.update(detector, source(*np.split(more, range(size, 300, size))), forget=forget)
+        limits.append(detector.limit_)
+    assert limits[0] == limits[1] == limits[2]
+
+
+def test_many_rows_are_learned_in_portions_of_the_same_size(monkeypatch):
+    rng = np.random.default_rng(2)
+    X, more = rng.normal(size=(5000, 4)), rng.normal(size=(250, 4))
+    monkeypatch.setattr("culpa.jobs.updating._TOGETHER", 100)
+    whole, pieces = PCADetector().fit(X), PCADetector().fit(X)
+    for detector, size in ((whole, 250), (pieces, 30)):
+        jobs.update(detector, source(*np.split(more, range(size, 250, size))))
+        assert detector.model_.n_samples_ == 5250
+    assert whole.limit_ == pieces.limit_

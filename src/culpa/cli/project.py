@@ -63,11 +63,6 @@ def begin(context: Any, path: Path | None) -> None:
         _values.update(context.default_map.get(context.invoked_subcommand, {}))
 
 
-def value_of(variable: str) -> Any:
-    """What the project file sets for the command, if it does."""
-    return _values.get(variable)
-
-
 def with_origin(text: str) -> str:
     """An error about an option, with the project file if that sets the option."""
     for variable in _values:

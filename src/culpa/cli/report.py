@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from culpa.cli import console, options, project
+from culpa.cli import console, options
 from culpa.cli.command import command
 
 
 @command
 def report(
+    context: typer.Context,
     rows: options.BlamedRowsOptions,
     grouping: options.IncidentOptions,
     output: Annotated[
@@ -39,9 +40,9 @@ def report(
     culpa report new.csv -m plant.culpa --time time -o report.html
     culpa report new.csv -m plant.culpa --json | jq .overview.verdict
     """
-    if json and output == project.value_of("output"):
+    if json and "COMMANDLINE" not in str(context.get_parameter_source("output")):
         output = "-"  # what the project file names is the page
-    target = options.to_path(output or ("-" if json else "report.html"))
+    target = options.to_path(output or "report.html")
     as_json = json
     if target is not None:
         from culpa.report import is_json, is_own

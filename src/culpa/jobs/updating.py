@@ -19,6 +19,7 @@ from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import Advice, CodesLearned
 
+_TOGETHER = 1 << 16  # rows that are learned at once, so that it does not matter in which portions they arrive
 _MUCH = 3.0  # times, by which a limit rarely changes if the new rows are normal
 _ADVICE = Advice(
     lambda number: take_as_missing(number).removesuffix(".") + " --complete-only.",
@@ -70,6 +71,7 @@ def _learn(
             "rows. Fit it to complete rows with 'culpa fit --complete-only', or fit a new model to all rows."
         )
     rows, left_out = 0, 0
+    waiting = np.empty((0, (fitted.columns.lags + 1) * len(fitted.columns.inputs)))
     before, names = blocks_so_far(detector), fitted.columns.inputs
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
     following = with_past(source, fitted.columns.lags, fitted.columns.step)
@@ -83,11 +85,15 @@ def _learn(
                 )
             kept = X[complete]
             rows, left_out = rows + len(kept), left_out + len(X) - len(kept)
-            if len(kept):
-                learn_features(detector, kept, forget)
+            waiting = np.concatenate([waiting, kept])
+            while len(waiting) >= _TOGETHER:
+                learn_features(detector, waiting[:_TOGETHER], forget)
+                waiting = waiting[_TOGETHER:]
             codes.add(places[complete], kept[:, : len(names)])
             if gatherer is not None:
                 gatherer.add(kept)
+        if len(waiting):
+            learn_features(detector, waiting, forget)
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
     drift = None if gatherer is None or not gatherer.enough else gatherer.finish()
