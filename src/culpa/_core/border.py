@@ -1,6 +1,7 @@
 """Where users' calls enter: NumPy's treatment of underflow is the usual one inside, whatever the caller has set."""
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import wraps
 from inspect import isfunction
 from typing import Any, ParamSpec, TypeVar
@@ -40,9 +41,10 @@ def on_what_is_held(method: Callable[..., R]) -> Callable[..., R]:
 
 
 def entered(cls: C, through: Callable[[Any], Any] = entrance) -> C:
-    """A class whose public methods are all entrances."""
+    """A class whose public methods are all entrances; what makes a dataclass only keeps its fields."""
+    called = ("__call__",) if is_dataclass(cls) else ("__init__", "__call__")
     for name, method in list(vars(cls).items()):
-        if isfunction(method) and (not name.startswith("_") or name in ("__init__", "__call__")):
+        if isfunction(method) and (not name.startswith("_") or name in called):
             setattr(cls, name, through(method))
         elif isinstance(method, classmethod):
             setattr(cls, name, classmethod(through(method.__func__)))

@@ -1,5 +1,6 @@
 """Rows that miss the same features are treated together: one pattern, one small linear-algebra problem."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,17 @@ from numpy.typing import NDArray
 
 from culpa._core.warning import EmptyRowsWarning, warn
 from culpa._core.words import count
+
+_FEW = 4096  # cells, for which starting to look takes longer than looking
+
+
+def any_missing(X: NDArray[np.float64]) -> bool:
+    """Whether a cell is NaN; the smallest cell of a large table tells in a third of the time.
+
+    >>> any_missing(np.array([[1.0, np.nan]])), any_missing(np.zeros((100, 100)))
+    (True, False)
+    """
+    return bool(np.count_nonzero(np.isnan(X))) if X.size <= _FEW else math.isnan(np.min(X))
 
 
 def kinds_of_rows(missing: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -45,12 +57,11 @@ def patterns(X: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.intp], NDArray
     >>> [(r.tolist(), o.tolist()) for r, o in patterns(np.array([[1., 2.], [np.nan, 3.], [4., 5.]]))]
     [([0, 2], [0, 1]), ([1], [1])]
     """
-    missing = np.isnan(X)
-    if not missing.any():
+    if not any_missing(X):
         if len(X):
             yield np.arange(len(X)), np.arange(X.shape[1])
         return
-    kinds, kind_of_row = kinds_of_rows(missing)
+    kinds, kind_of_row = kinds_of_rows(np.isnan(X))
     order, starts = sorted_by_pattern(kind_of_row, len(kinds))
     for kind, rows in zip(kinds, np.split(order, starts[1:-1]), strict=True):
         yield rows, np.flatnonzero(~kind)

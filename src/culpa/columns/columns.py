@@ -50,14 +50,14 @@ class Reading:
             shrink=np.concatenate(shrinks) if shrinks else None,
         )
 
-    def owned(self) -> Self:
+    def owned(self) -> "Reading":
         """The same rows in memory that nobody else has, without the table."""
         labels, native = self.labels.copy(), emptied(self.native)
         if self.native is not None:  # a table of which the numbers are a copy
-            return replace(self, labels=labels, native=native)
+            return Reading(self.features, self.cells, labels, self.names, native, self.shrink)
         features = self.features.copy(order="K")
         cells = features if self.cells is self.features else self.cells.copy(order="K")
-        return replace(self, features=features, cells=cells, labels=labels)
+        return Reading(features, cells, labels, self.names, None, self.shrink)
 
     def choose(self, rows: Any) -> Self:
         """Some of the rows, by positions (or a single one), a mask, a slice, or labels of a pandas index."""

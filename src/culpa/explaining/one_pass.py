@@ -7,7 +7,6 @@ share these chunks. Two things are put off until many rows are together, because
 - Shapley values that are not compiled.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ from culpa._core import memory
 from culpa._core.choices import GameName, PartName, Parts, Ranking, parts_of
 from culpa._core.copies import CopiedInUse
 from culpa._core.kinds import top_of
-from culpa._core.missing import patterns, warn_about_empty_rows
+from culpa._core.missing import any_missing, patterns, warn_about_empty_rows
 from culpa._core.threads import in_threads, one_blas_thread
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Columns, Reading
@@ -161,8 +160,9 @@ class OnePass(CopiedInUse):
     def _answer(self, reading: Reading, wanted: Wanted) -> Answer:
         """Rows that were read, of any number."""
         n = len(reading.labels)
-        per_row = sum(array.itemsize * math.prod(array.shape[1:]) for array in self._fields(0, wanted).values())
-        memory.claim_explanation(n, self.game.n_features, per_row, _ROWS_TOGETHER)
+        if n * self.game.n_features > _CELLS_IN_CACHE:
+            per_row = sum(array.nbytes for array in self._fields(1, wanted).values())
+            memory.claim_explanation(n, self.game.n_features, per_row, _ROWS_TOGETHER)
         standard, score = np.empty((min(n, _ROWS_TOGETHER), self.game.n_features)), np.empty(min(n, _ROWS_TOGETHER))
         fields = self._fields(n, wanted)
         replicates, evaluations, uncertain, empty = 0, 0, 0, [np.empty(0, dtype=np.intp)]
@@ -252,11 +252,10 @@ class OnePass(CopiedInUse):
         rows = job.rows
         if not job.known:
             rows.standard[chunk] = self.model.standardise(rows.reading.features[chunk])
-        missing = np.isnan(rows.standard[chunk])
         complete: slice | Positions = chunk
         others = np.empty(0, dtype=np.intp)
-        if missing.any():
-            some = missing.any(axis=1)
+        if any_missing(rows.standard[chunk]):
+            some = np.isnan(rows.standard[chunk]).any(axis=1)
             complete, others = chunk.start + np.flatnonzero(~some), chunk.start + np.flatnonzero(some)
         self._fill_all_but_values(job, complete)
         if "values" in job.fields and job.compiled:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from culpa._core.copies import CopiedInUse
-from culpa._core.missing import patterns
+from culpa._core.missing import any_missing, patterns
 from culpa._core.types import Floats, Positions
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class ExpectedCells:
 
     def _leave_each_out(self, X: Floats, blocks: Blocks) -> Floats:
         """By one formula for all features and rows, which subtracts each feature from itself."""
-        if not np.isnan(X).any():
+        if not any_missing(X):
             return self._leaving_out(blocks)(X)
         result = np.empty_like(X)
         for part in self.model.posteriors.by_pattern(X):

@@ -96,8 +96,9 @@ class SignalsLearner:
     def add(self, X: Floats) -> None:
         """The next rows."""
         self.n_rows += len(X)
-        for column, x in zip(self._columns, X.T, strict=True):
-            column.add(x[~np.isnan(x)])
+        for column, x in zip(self._columns, map(np.ascontiguousarray, X.T), strict=True):
+            missing = np.isnan(x)
+            column.add(x[~missing] if missing.any() else x)
 
     def watch(self, batches: Iterable[Floats]) -> Iterator[Floats]:
         """Pass on rows that may have past values behind the columns, and look at them."""
@@ -141,28 +142,28 @@ class _RunsLearner:
         """
         if not len(x):
             return
-        starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
-        values, sizes = x[starts], np.diff(np.append(starts, len(x)))
+        starts = np.append(0, np.flatnonzero(x[1:] != x[:-1]) + 1)
+        values, sizes = x[starts], np.diff(starts, append=len(x))
         if values[0] == self._value:
             sizes[0] += self._size
-        else:
+        elif self._size:
             self._take(np.array([self._value]), np.array([self._size]))
-        self._take(values[:-1], sizes[:-1])
+        if len(values) > 1:
+            self._take(values[:-1], sizes[:-1])
         self._value, self._size, self._n_cells = float(values[-1]), int(sizes[-1]), self._n_cells + len(x)
 
     def learned(self) -> _Learned:
         """What the cells so far showed."""
-        value, size = np.array([self._value]), np.array([self._size])
-        low, high = self._low.then(-value, size), self._high.then(value, size)
+        low, high = self._low, self._high
+        if self._size:
+            value, size = np.array([self._value]), np.array([self._size])
+            low, high = low.then(-value, size), high.then(value, size)
         longest, n_runs = max(self._longest, self._size), self._n_runs + (self._size > 0)
         return _Learned(-low.value, high.value, longest, n_runs, self._n_cells, low.rests, high.rests)
 
     def _take(self, values: Floats, sizes: Counts) -> None:
         """Runs that are over."""
-        self._longest, self._n_runs = (
-            max(self._longest, int(sizes.max(initial=0))),
-            self._n_runs + int((sizes > 0).sum()),
-        )
+        self._longest, self._n_runs = max(self._longest, int(sizes.max())), self._n_runs + len(sizes)
         self._low, self._high = self._low.then(-values, sizes), self._high.then(values, sizes)
 
 
@@ -180,7 +181,6 @@ class _End(NamedTuple):
 
     def then(self, values: Floats, sizes: Counts) -> "_End":
         """After more runs."""
-        values, sizes = values[sizes > 0], sizes[sizes > 0]
-        top = float(values.max(initial=self.value))
-        at, before = values == top, self if top == self.value else _End(top)
-        return _End(top, before.n_runs + int(at.sum()), int(sizes[at].max(initial=before.longest)))
+        top = max(self.value, float(values.max()))
+        at, before = np.flatnonzero(values == top), self if top == self.value else _End(top)
+        return _End(top, before.n_runs + len(at), int(sizes[at].max(initial=before.longest)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from culpa._core.missing import patterns
+from culpa._core.missing import any_missing, patterns
 from culpa._core.types import Floats, Mask, Positions
 from culpa.models.incomplete import Incomplete
 from culpa.scores.score import CELLS_PER_CHUNK
@@ -37,18 +37,19 @@ class Bending(NamedTuple):
     def of_root(cls, X: Floats, root: Floats, offset: Floats | float, matrix: Floats | None = None) -> Self:
         """Of a score |F x + r|^2; ``matrix`` is A, if it is known."""
         A = root.T @ root if matrix is None else matrix
-        slope = X @ A if isinstance(offset, float) and not offset else (X @ root.T + offset) @ root
-        slope *= 2
+        slope = X @ (2 * A) if isinstance(offset, float) and not offset else (X @ root.T + offset) @ (2 * root)
         return cls(slope, A.diagonal(), lambda block: A[np.ix_(block, block)])
 
-    def change(self, steps: Floats, blocks: Blocks) -> Floats:
-        """Of the score of each row with one block of features moved by its steps, (n, blocks)."""
-        if all(len(block) == 1 for block in blocks):
-            at = [block[0] for block in blocks]
-            steps, slope, alone = (
-                part if at == [*range(len(part.T))] else part[..., at] for part in (steps, *self[:2])
-            )
-            result = steps * alone
+    def change(self, steps: Floats, blocks: Blocks, *, alone: bool) -> Floats:
+        """Of the score of each row with one block of features moved by its steps, (n, blocks).
+
+        ``alone`` says that each block is one feature.
+        """
+        if alone:
+            at = [i for (i,) in blocks]
+            everywhere = at == [*range(steps.shape[1])]
+            steps, slope, own = (part if everywhere else part[..., at] for part in (steps, self.slope, self.alone))
+            result = steps * own
             result += slope
             result *= steps
             return np.asarray(result)
@@ -64,16 +65,20 @@ def moved(score: "QuadraticScore", X: Floats, now: Floats, expected: Floats, blo
 
     NaN where nothing of the block was observed.
     """
-    if not np.isnan(X).any():
+    alone = max(map(len, blocks)) == 1
+    if not any_missing(X):
         bending = _wide(score, X) if X.shape[1] > WIDE else Bending.of_root(X, score.root, score.offset, score.matrix)
-        result = bending.change(expected - X, blocks)
+        result = bending.change(expected - X, blocks, alone=alone)
     else:
         result = np.empty((len(X), len(blocks)))
-        for rows, bending in _incomplete(score, X, alone=all(len(block) == 1 for block in blocks)):
-            result[rows] = bending.change(np.nan_to_num(expected[rows] - X[rows], nan=0.0), blocks)
-        seen = ~np.isnan(X)
-        for k, block in enumerate(blocks):
-            result[~seen[:, list(block)].any(axis=1), k] = np.nan
+        for rows, bending in _incomplete(score, X, alone=alone):
+            result[rows] = bending.change(np.nan_to_num(expected[rows] - X[rows], nan=0.0), blocks, alone=alone)
+        unseen = np.isnan(X)
+        if alone:
+            result[unseen[:, [i for (i,) in blocks]]] = np.nan
+        else:
+            for k, block in enumerate(blocks):
+                result[unseen[:, list(block)].all(axis=1), k] = np.nan
     result += now[:, None]
     return result
 

@@ -13,13 +13,13 @@ Stretches of normal rows of the same length show what is usual: 95% of them have
 other rows, which are not next to it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Positions
 from culpa.models.latent import LatentGaussian
 from culpa.scores.quadratic import QuadraticScore, mahalanobis
 
@@ -67,15 +67,15 @@ class Consistency:
     def of(cls, pieces: Sequence[Floats], n_components: int) -> "Consistency":
         """Of complete standardised rows, in pieces of rows that follow each other."""
         folds = [list(fold) for fold in np.array_split(np.arange(len(pieces)), _FOLDS) if len(fold)]
-        judged = []
+        judged: list[Residuals] = []
         for fold in folds:
             others = np.concatenate([piece for k, piece in enumerate(pieces) if k not in fold])
             score = mahalanobis(LatentGaussian.from_covariance(np.cov(others.T), n_components))
             centre = others.mean(axis=0)
             judged += [Residuals.of(score, pieces[k] - centre) for k in fold]
-        own, rest, highest, spread = map(np.stack, zip(*(_quantiles(judged, one) for one in LENGTHS), strict=True))
-        limit = np.quantile(np.concatenate([one.distance for one in judged]), 1 - 1 / _ONE_IN)
-        return cls(own, rest, highest, spread, float(limit))
+        rows, sizes = Residuals(*map(np.concatenate, zip(*judged, strict=True))), [len(piece) for piece in pieces]
+        own, rest, highest, spread = map(np.stack, zip(*(_quantiles(rows, sizes, one) for one in LENGTHS), strict=True))
+        return cls(own, rest, highest, spread, float(np.quantile(rows.distance, 1 - 1 / _ONE_IN)))
 
     def to_arrays(self) -> dict[str, Floats]:
         """For model files."""
@@ -93,23 +93,30 @@ class Consistency:
         return int(np.argmin([abs(length - n_rows) for length in LENGTHS]))
 
 
-def _quantiles(judged: Sequence[Residuals], length: int) -> tuple[Floats, Floats, Floats, float]:
+def _quantiles(rows: Residuals, sizes: Sequence[int], length: int) -> tuple[Floats, Floats, Floats, float]:
     """Of own, rest and highest by column, and of the largest ratio to own, over stretches of this length."""
-    stretches = list(_stretches(judged, length))
-    means = np.stack([one.squares.mean(axis=0) for one in stretches])
-    rest = np.stack([one.rest.mean(axis=0) for one in stretches])
-    highest = np.stack([one.rest.max(axis=0) for one in stretches])
-    own = np.quantile(means, _LEVEL, axis=0)
-    spread = np.quantile((means / np.maximum(own, _LEAST)).max(axis=1), _LEVEL)
-    return own, np.quantile(rest, _LEVEL, axis=0), np.quantile(highest, _LEVEL, axis=0), float(spread)
+    at, width = _stretches(sizes, length, rows.squares.shape[1])
+    left = rows.rest
+    own, rest, highest = rows.squares[at], left[at], left[at]
+    for place in range(1, width):
+        others = left[at + place]
+        own += rows.squares[at + place]
+        rest += others
+        np.maximum(highest, others, out=highest)
+    own /= width
+    rest /= width
+    usual = np.quantile(own, _LEVEL, axis=0)
+    spread = np.quantile((own / np.maximum(usual, _LEAST)).max(axis=1), _LEVEL)
+    return usual, np.quantile(rest, _LEVEL, axis=0), np.quantile(highest, _LEVEL, axis=0), float(spread)
 
 
-def _stretches(judged: Sequence[Residuals], length: int) -> Iterator[Residuals]:
-    """Stretches of so many rows that follow each other, evenly spaced; shorter ones where there are few rows."""
-    width = min(length, max(max(len(one.distance) for one in judged) // 3, 1))
-    starts = [
-        (k, at) for k, one in enumerate(judged) for at in range(0, len(one.distance) - width + 1, max(1, width // 4))
-    ]
-    most = min(_STRETCHES, _CELLS // judged[0].squares.shape[1])
-    for k, at in starts[:: max(1, len(starts) // max(most, 1))]:
-        yield Residuals(*(part[at : at + width] for part in judged[k]))
+def _stretches(sizes: Sequence[int], length: int, n_columns: int) -> tuple[Positions, int]:
+    """Where stretches of rows that follow each other start, evenly spaced, and how long they are.
+
+    ``sizes`` are those of the pieces. Stretches are shorter than ``length`` where there are few rows.
+    """
+    width = min(length, max(max(sizes) // 3, 1))
+    pieces = zip(np.cumsum(sizes) - sizes, sizes, strict=True)
+    starts = np.concatenate([np.arange(at, at + n - width + 1, max(1, width // 4)) for at, n in pieces])
+    most = min(_STRETCHES, _CELLS // n_columns)
+    return starts[:: max(1, len(starts) // max(most, 1))], width

@@ -21,7 +21,7 @@ import numpy as np
 
 from culpa._core import memory
 from culpa._core.choices import GameName
-from culpa._core.missing import kinds_of_rows
+from culpa._core.missing import any_missing, kinds_of_rows
 from culpa._core.threads import interruptible
 from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games import RETRAINABLE, Conditional, ConditionalForm, Game, Interventional, Minimal, Retraining
@@ -117,9 +117,9 @@ class QuadraticScore(Score):
 
     def __call__(self, X: Floats) -> Floats:
         """Score of each row; a row with missing cells gets its expected score given the observed ones."""
-        missing = np.isnan(X)
-        if not missing.any():
+        if not any_missing(X):
             return self.complete(X)
+        missing = np.isnan(X)
         result = self.complete(self.gaussian.impute(X))
         factor = self.gaussian.spread_factor(X)
         kinds, kind_of_row = kinds_of_rows(missing)
@@ -268,8 +268,9 @@ class QuadraticScore(Score):
         """
         result = moved(self, X, score, expected, blocks)
         # what is left of a much larger score is what rounding left of it: these rows are scored as they would be
-        row, k = np.nonzero(result < _LEFT_OF * score[:, None])
-        if len(row):
+        small = result < _LEFT_OF * score[:, None]
+        if small.any():
+            row, k = np.nonzero(small)
             result[row, k] = self.rescored(X, expected, blocks, row, k)
         return result
 
