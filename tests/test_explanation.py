@@ -187,10 +187,28 @@ def test_groups(detector, new):
     top = why.top(1).set_index("row")
     assert top.loc[1, "feature"] == "temperature"
     assert top.loc[3, "feature"] == "hydraulics"
-    assert np.isnan(top.loc[3, "actual"])
+    furthest = "pressure"  # 4 lower than it was
+    assert top.loc[3, "member"] == furthest
+    assert top.loc[1, "member"] == ""
+    assert top.loc[3, "actual"] == new.loc[3, furthest]
+    assert top.loc[3, "expected"] == why.expected[3, NAMES.index(furthest)]
     fixed = new.copy()
     fixed[["flow", "pressure"]] = why.expected[:, :2]
     np.testing.assert_allclose(why.score_if_fixed[:, 0], -detector.score_samples(fixed), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("lags", [0, 1])
+def test_a_group_shows_its_member_that_is_furthest_off_in_standard_deviations(table, lags):
+    wide = table.assign(power=1000 * table["power"])  # far off in units, not in standard deviations
+    detector = PCADetector(2, lags=lags).fit(wide)
+    new = wide[:20].copy()
+    new.loc[9, "flow"] += 6 * wide["flow"].std()
+    why = detector.explain(new, groups={"all": NAMES})
+    off = np.abs(why.data - why.expected) / detector.scale_[:5]
+    np.testing.assert_array_equal(why.furthest[:, 0], off.argmax(axis=1))
+    assert why.top(1)["member"][9] == "flow"
+    back = Explanation.from_dict(json.loads(why.to_json()))
+    np.testing.assert_array_equal(back[3:].furthest, why.furthest[3:])
 
 
 def test_names_that_collide_with_ours():
@@ -201,6 +219,41 @@ def test_names_that_collide_with_ours():
 
 def test_repr(why):
     assert repr(why) == "<Explanation of spe: 6 rows x 5 players, exact>"
+
+
+def test_printing_names_culprits(why, detector, new):
+    lines = str(why).splitlines()
+    assert len(lines) == 2 + 6
+    for row, name in ((1, "temperature"), (3, "pressure")):
+        label, score, culprit, value = lines[2 + row].split()[:4]
+        assert (label, culprit) == (str(row), name)
+        found = why.score[row], why.values[row, NAMES.index(name)]
+        np.testing.assert_allclose([float(score), float(value.rstrip(","))], found, rtol=1e-3)
+    listed = [part.split() for part in lines[3].split("  ")[-1].split(", ")]
+    assert all(float(value) > 0 for _, value in listed)
+    assert len(str(detector.explain(new.iloc[[1] * 30])).splitlines()) == 2 + 10 + 1
+    assert "score_if_fixed" in str(detector.explain(new, parts="score_if_fixed"))
+
+
+def test_users_of_shap_find_what_they_know(why, detector, new):
+    np.testing.assert_allclose(detector.explainer()(new).values, why.values, rtol=1e-9, atol=1e-12)
+    assert why.shape == why.values.shape
+    np.testing.assert_array_equal(why.base_values, np.full(6, why.base_value))
+    for key in (
+        (slice(None), "power"),
+        (1, "power"),
+        ([1, 3], ["power", 0]),
+        (why.score > 1, -1),
+        (slice(2), [True] * 5),
+    ):
+        rows, players = key
+        if isinstance(players, list):
+            players = [NAMES.index(one) if isinstance(one, str) else one for one in players]
+        elif isinstance(players, str):
+            players = NAMES.index(players)
+        np.testing.assert_array_equal(why[key], why.values[rows][..., players])
+    with pytest.raises(ValueError, match="did you mean 'power'"):
+        _ = why[:, "pover"]
 
 
 def test_sampled_explanations_carry_errors(detector, new):

@@ -167,7 +167,9 @@ def _label(cell: object) -> str:
 
 
 def _cell(name: str, cell: Any, limit: float, begins: bool) -> str:
-    if cell is None or (not begins and name not in ("feature", "share", "actual", "expected", "score_if_fixed")):
+    if cell is None or (
+        not begins and name not in ("feature", "member", "share", "actual", "expected", "score_if_fixed")
+    ):
         return ""
     if isinstance(cell, bool):
         return ("flagged" if name == "anomaly" else "yes") * cell

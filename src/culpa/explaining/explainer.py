@@ -177,6 +177,10 @@ class Explainer(CopiedInUse):
             self._witness.check(reading.features, reading.labels)
         return self.one_pass.explain(reading, parts)
 
+    def __call__(self, X: Any, rows: Any = None, *, parts: Parts = None) -> Explanation:
+        """`explain`, as in shap."""
+        return self.explain(X, rows, parts=parts)
+
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
         """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
         return self.explain(X, rows, parts="expected").expected

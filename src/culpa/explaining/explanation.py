@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from culpa._core.border import entered
 from culpa._core.choices import PART_NAMES, PartName
 from culpa._core.native import frame_like
-from culpa._core.types import DataFrame, Floats
+from culpa._core.types import DataFrame, Floats, Positions
 from culpa._core.words import count
-from culpa.explaining.lines import how_exact, labels_of, size_of, top_columns
-from culpa.explaining.stored import Stored
+from culpa.explaining.like_shap import LikeShap
+from culpa.explaining.lines import as_text, how_exact, labels_of, size_of, top_columns
 
 if TYPE_CHECKING:
     from culpa.explaining.counterfactual import Counterfactual
@@ -33,8 +33,6 @@ FIELDS_OF_PARTS: dict[str, PartName] = {
     "score_if_fixed": "score_if_fixed",
 }
 
-_ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # in a notebook
-
 # Fields with one entry per row: what slicing cuts and concatenation joins.
 _PER_ROW = (
     "values",
@@ -45,13 +43,14 @@ _PER_ROW = (
     "data",
     "score_if_fixed",
     "suspicion",
+    "furthest",
     "row_labels",
 )
 
 
 @entered
 @dataclass(frozen=True, eq=False)
-class Explanation(Stored):
+class Explanation(LikeShap):
     """Who is to blame for each row's score.
 
     ``values.sum(axis=1) + base_value == score`` for every engine but "algorithm1". Fields that were left out with
@@ -113,6 +112,7 @@ class Explanation(Stored):
     groups: tuple[tuple[str, tuple[int, ...]], ...] | None = None
     ranking: str = "shapley"
     suspicion: Floats | None = None
+    furthest: Positions | None = None
     native: Any = None  # the table that was explained, without its rows, to answer in kind
     origin: "Origin | None" = field(default=None, repr=False)  # what made it, kept for further questions
 
@@ -142,8 +142,16 @@ class Explanation(Stored):
     def __iter__(self) -> "Iterator[Explanation]":
         return (self[row] for row in range(len(self)))
 
-    def __getitem__(self, key: Any) -> "Explanation":
-        """One row (as a one-row explanation), a slice, a mask or a list of positions."""
+    @overload
+    def __getitem__(self, key: tuple[Any, Any]) -> Any: ...
+
+    @overload
+    def __getitem__(self, key: Any) -> "Explanation": ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """One row (as a one-row explanation), a slice, a mask or a list of positions; with players, their values."""
+        if isinstance(key, tuple):
+            return self._values_of(*key)
         if isinstance(key, (int, np.integer)):
             if not -len(self) <= key < len(self):
                 raise IndexError(f"row {key} is out of range: the explanation has {count(len(self), 'row')}.")
@@ -153,6 +161,9 @@ class Explanation(Stored):
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.score_name}: {size_of(self)}, {how_exact(self)}>"
+
+    def __str__(self) -> str:
+        return as_text(self)
 
     def _repr_html_(self) -> str:
         from culpa.explaining.lines import as_html
@@ -249,7 +260,8 @@ class Explanation(Stored):
         ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
         limit to see whether fixing this feature would clear the alarm. ``share`` is the value over the row's score;
         in a row that is not abnormal (its score near or below the base value) there is no blame to share, and shares
-        may be negative or above 1. Rows without any observed feature are left out. Where some features hold text,
+        may be negative or above 1. Of a group, ``actual`` and ``expected`` are those of the ``member`` that is furthest
+        from its expected value. Rows without any observed feature are left out. Where some features hold text,
         ``actual`` and ``expected`` are texts throughout; ``data`` and `expected` have the numbers.
         """
         columns = top_columns(self, k)
@@ -299,19 +311,6 @@ class Explanation(Stored):
             columns[name] = cells
         values = dict(zip(labels_of(self), self.values.T, strict=True))
         return frame_like(self.native, columns | values, self.row_labels)
-
-    def to_shap(self) -> Any:
-        """The same as a ``shap.Explanation``, for shap's plots."""
-        try:
-            import shap
-        except ImportError:
-            raise ImportError("to_shap() needs the package shap: pip install shap") from None
-        return shap.Explanation(
-            values=self.values,
-            base_values=np.broadcast_to(self.base_value, len(self)).copy(),
-            data=self.data if self.groups is None else None,
-            feature_names=list(self.player_names),
-        )
 
 
 def _changed(why: Explanation, **changes: Any) -> Explanation:

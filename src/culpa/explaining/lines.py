@@ -14,7 +14,7 @@ from culpa._core.words import count
 if TYPE_CHECKING:
     from culpa.explaining.explanation import Explanation
 
-_ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # in a notebook
+_ROWS_SHOWN, _CULPRITS_SHOWN = 10, 3  # on a terminal and in a notebook
 
 
 def top_columns(why: "Explanation", k: int = 3) -> dict[str, Any]:
@@ -27,10 +27,15 @@ def top_columns(why: "Explanation", k: int = 3) -> dict[str, Any]:
     row, rank = chosen.nonzero()
     player = ranking[row, rank]
     values = why.values[row, player]
-    # actual and expected are numbers of one feature; a group has none of its own
-    single = np.array([members[0] if len(members) == 1 else -1 for members in why.players])[player]
+    # actual and expected are numbers of one feature: of a group, the one that is furthest off
+    single = (
+        np.array([members[0] for members in why.players])[player] if why.furthest is None else why.furthest[row, player]
+    )
     # what people act on comes first and last, because a wide table is printed without its middle
     columns: dict[str, Any] = {"row": why.row_labels[row], "feature": labels_of(why)[player]}
+    if why.furthest is not None:
+        several = np.array([len(members) > 1 for members in why.players])[player]
+        columns["member"] = np.where(several, np.array(why.feature_names)[single], "")
     with np.errstate(divide="ignore", invalid="ignore"):
         columns["share"] = values / why.score[row]
     columns |= {"rank": rank + 1, "score": why.score[row], "value": values}
@@ -38,9 +43,7 @@ def top_columns(why: "Explanation", k: int = 3) -> dict[str, Any]:
         columns["suspicion"] = why.suspicion[row, player]
     if not why.exact:
         columns["std_error"] = why.std_error[row, player]
-    for name in ("data", "expected"):
-        cells = getattr(why, name)[row, single]
-        columns["actual" if name == "data" else name] = _readable(np.where(single >= 0, cells, np.nan))
+    columns |= {"actual": _readable(why.data[row, single]), "expected": _readable(why.expected[row, single])}
     return columns | {"score_if_fixed": why.score_if_fixed[row, player]}
 
 
@@ -74,6 +77,24 @@ def how_exact(why: "Explanation") -> str:
     if why.exact:
         return "asymmetric, exact" if why.method == "asymmetric" else "exact"
     return f"{why.method}, {count(why.n_evaluations, 'evaluation')}"
+
+
+def as_text(why: "Explanation") -> str:
+    """The culprits of the first rows, for terminals."""
+    title = f"Explanation of {why.score_name}: {size_of(why)}, {how_exact(why)}"
+    if set(why.parts) < set(PART_NAMES):
+        return f"{title}; only {', '.join(why.parts)}"
+    lines = [("row", "score", "culprits and their part of the score")]
+    for row in why[:_ROWS_SHOWN]:
+        found = top_columns(row, _CULPRITS_SHOWN)
+        parts = [
+            f"{name} {value:.4g}" for name, value in zip(found["feature"], found["value"], strict=True) if value > 0
+        ]
+        lines.append((str(row.row_labels[0]), f"{row.score[0]:.4g}", ", ".join(parts) or "none"))
+    widths = [max(len(line[at]) for line in lines) for at in (0, 1)]
+    table = [f"{label:>{widths[0]}}  {score:>{widths[1]}}  {rest}" for label, score, rest in lines]
+    rest = len(why) - _ROWS_SHOWN
+    return "\n".join([title, *table, *([f"{count(rest, 'more row')}: see top(k)"] if rest > 0 else [])])
 
 
 def as_html(why: "Explanation") -> str:

@@ -222,6 +222,8 @@ class OnePass(CopiedInUse):
             fields["score"] = np.empty(n)
         if "expected" in wanted:
             fields["expected"] = np.empty((n, n_cells), dtype=dtype)
+            if self.groups is not None:
+                fields["furthest"] = np.empty(shape, dtype=np.intp)
         if "score_if_fixed" in wanted:
             fields["score_if_fixed"] = np.empty(shape)
         return fields
@@ -282,6 +284,17 @@ class OnePass(CopiedInUse):
         if "expected" in fields:
             reading = rows.reading if len(standard) == len(rows) else rows.reading.choose(at)
             fields["expected"][at] = self.model.to_cells(expected, reading, self.columns)
+        if "furthest" in fields:
+            fields["furthest"][at] = self._furthest(standard - expected)
+
+    def _furthest(self, off: Floats) -> Positions:
+        """Of each player, the column furthest from its expected value, in standard deviations: (rows, players)."""
+        off = np.nan_to_num(np.abs(off), nan=-1.0)
+        shown = [list(members[:1] if self.columns.lags else members) for members in self.columns.members]
+        by_column = np.stack([off[:, members].max(axis=1) for members in shown], axis=1)
+        return np.stack(
+            [np.array(columns)[by_column[:, columns].argmax(axis=1)] for _, columns in self.groups or ()], axis=1
+        )
 
     def _fill_by_pattern(self, job: _Job, at: Positions) -> Positions:
         """Fill in what rows with the same features observed share; returns the positions of rows with none."""

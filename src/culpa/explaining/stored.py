@@ -49,6 +49,8 @@ class Stored:
                 continue
             width = () if name == "score" else (players,)  # an empty list does not know its width
             read[name] = np.array(read[name], dtype=np.float64).reshape(n, *width)
+        if read["furthest"] is not None:
+            read["furthest"] = np.array(read["furthest"], dtype=np.intp).reshape(n, players)
         if isinstance(read["base_value"], list):
             read["base_value"] = np.array(read["base_value"], dtype=np.float64)
         labels = read["row_labels"]
