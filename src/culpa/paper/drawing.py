@@ -11,7 +11,7 @@ from culpa.paper.table1 import SweepPoint
 from culpa.plots import palette
 from culpa.plots.content import Scatter
 from culpa.plots.drawing import canvas as shared
-from culpa.plots.drawing import draw_scatter
+from culpa.plots.drawing.blame import draw_scatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -67,10 +67,6 @@ class ControlChart:
         """The statistic that flags rows."""
         return next(one for one in self.statistics if one.name == self.own)
 
-    def only_beyond(self, statistic: Statistic) -> NDArray[np.bool_]:
-        """Rows above the limit of a statistic that the detector does not flag; none for its own."""
-        return statistic.flagged & ~self.flagged
-
     @property
     def needs_log(self) -> bool:
         """Whether a linear chart of the detector's own statistic would show its highest points only."""

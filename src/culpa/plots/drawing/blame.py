@@ -1,114 +1,112 @@
 """How pictures of an explanation are drawn. What they show is decided in `culpa.plots.content`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from culpa._core.types import Floats
+from culpa.explaining.explanation import Explanation
 from culpa.plots import palette
 from culpa.plots.content import LEFT_OVER, Bars, Heatmap, Scatter, Waterfall
-from culpa.plots.drawing.canvas import (
-    axes_or_new,
-    bar_ends,
-    colour_bar,
-    columns,
-    diverging,
-    horizontal_bars,
-    ink,
-    label_positions,
-    literal,
-    message,
-    name_rows,
-    sign_colours,
-    strip_above,
-    tidy,
-    title,
-    whiskers,
-)
+from culpa.plots.drawing import canvas
 from culpa.plots.text import TITLES, number, row_label, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_waterfall(content: Waterfall, ax: "Axes | None" = None) -> "Axes":
-    """Base value on top, then the bars that lead to the score at the bottom; actual and expected values at the right."""
-    ax = axes_or_new(ax, 7.5, 1.3 + 0.3 * (len(content.names) + 2))
-    score_name, row = TITLES.get(content.score_name, content.score_name), row_label(content.label)
+def waterfall(
+    why: Explanation,
+    row: int = 0,
+    *,
+    max_features: int | None = 12,
+    limit: float | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """From the base value to the score of the row at position ``row``, feature by feature.
+
+    Features beyond the ``max_features`` largest share one bar, so that bars always add up. ``limit`` draws the control
+    limit, for example ``detector.limit_``.
+    """
+    canvas.require_matplotlib()
+    content = Waterfall.of(why, row, max_features=max_features, limit=limit)
+    ax = canvas.axes_or_new(ax, 7.5, 1.3 + 0.3 * (len(content.names) + 2))
+    score_name, name = TITLES.get(content.score_name, content.score_name), row_label(content.label)
     if not content.names:
-        message(ax, f"Row {row} has no observed feature,\nso there is nothing to blame.")
+        canvas.message(ax, f"Row {name} has no observed feature,\nso there is nothing to blame.")
         return ax
     names = ("base value", *content.names, score_name)
     values = np.array([content.base_value, *content.values, content.score])
     starts = np.array([0.0, *content.starts, 0.0])
-    colours = [palette.PLAIN, *sign_colours(content.values), palette.PLAIN]
+    colours = [palette.PLAIN, *canvas.sign_colours(content.values), palette.PLAIN]
     if content.names[-1] == LEFT_OVER:
         colours[-2] = palette.PLAIN  # the shared bar blames no single feature
-    horizontal_bars(ax, names, values, colours, starts)
+    canvas.horizontal_bars(ax, names, values, colours, starts)
     for place, level in enumerate([*content.starts, content.score]):  # from the end of each bar down to the next one
-        ax.plot([level, level], [place, place + 1], color=ink(), linewidth=0.6, zorder=0.5)
+        ax.plot([level, level], [place, place + 1], color=canvas.ink(), linewidth=0.6, zorder=0.5)
     errors = np.array([0.0, *content.errors, 0.0])
     ends = starts + values
     reach = ends + np.copysign(errors, values)
-    whiskers(ax, ends - errors, ends + errors)
+    canvas.whiskers(ax, ends - errors, ends + errors)
     texts = [number(values[0]), *(f"{'+' if value >= 0 else ''}{number(value)}" for value in content.values)]
-    bar_ends(ax, reach, values, [*texts, number(values[-1])])
+    canvas.bar_ends(ax, reach, values, [*texts, number(values[-1])])
     if content.limit is not None:
         ax.axvline(content.limit, color=palette.STRICT, linewidth=1.2, linestyle="--", zorder=0.5)
-    ax.axvline(0, color=ink(), linewidth=0.8)
+    ax.axvline(0, color=canvas.ink(), linewidth=0.8)
     _room_for_texts(ax, reach, values, content.limit)
     if any(cell == cell for cell in content.expected):  # not NaN
         cells = {"actual": content.actual, "expected": content.expected}
-        columns(ax, 0, {name: ["" if x != x else number(x, 4) for x in column] for name, column in cells.items()})
+        canvas.columns(
+            ax, 0, {name: ["" if x != x else number(x, 4) for x in column] for name, column in cells.items()}
+        )
     missing = f" ({len(content.missing)} missing)" if content.missing else ""
-    title(ax, f"Row {row}: who is to blame for its {score_name}{missing}")
-    limit = "" if content.limit is None else f"; dashed line: limit {number(content.limit)}"
-    ax.set_xlabel(score_name + limit, fontsize="small")
+    canvas.title(ax, f"Row {name}: who is to blame for its {score_name}{missing}")
+    dashed = "" if content.limit is None else f"; dashed line: limit {number(content.limit)}"
+    ax.set_xlabel(score_name + dashed, fontsize="small")
     return ax
 
 
-def draw_bars(content: Bars, ax: "Axes | None" = None) -> "Axes":
-    """Blame, largest on top."""
-    ax = axes_or_new(ax, 7.0, 1.3 + 0.3 * len(content.names))
+def bar(why: Explanation, row: int | None = None, *, max_features: int | None = 12, ax: "Axes | None" = None) -> "Axes":
+    """Blame of the row at position ``row``, or mean blame over all rows.
+
+    The lines over the bars are 95% intervals of one row's sampled values, or the middle 80% of many rows.
+    """
+    canvas.require_matplotlib()
+    content = Bars.of(why, row, max_features=max_features)
+    ax = canvas.axes_or_new(ax, 7.0, 1.3 + 0.3 * len(content.names))
     score_name = TITLES.get(content.score_name, content.score_name)
     if not content.names:
-        message(ax, "No row has an observed feature,\nso there is nothing to blame.")
+        canvas.message(ax, "No row has an observed feature,\nso there is nothing to blame.")
         return ax
-    horizontal_bars(ax, content.names, content.values, sign_colours(content.values))
-    whiskers(ax, content.low, content.high)
-    ax.axvline(0, color=ink(), linewidth=0.8)
+    canvas.horizontal_bars(ax, content.names, content.values, canvas.sign_colours(content.values))
+    canvas.whiskers(ax, content.low, content.high)
+    ax.axvline(0, color=canvas.ink(), linewidth=0.8)
     one = content.n_rows == 1
-    columns(ax, -1, {"blame" if one else "mean": [number(value) for value in content.values]})
-    title(ax, f"Row {row_label(content.label)}: blame" if one else f"Mean blame over {content.n_rows:,} rows")
+    canvas.columns(ax, -1, {"blame" if one else "mean": [number(value) for value in content.values]})
+    canvas.title(ax, f"Row {row_label(content.label)}: blame" if one else f"Mean blame over {content.n_rows:,} rows")
     what = f"Shapley value of {score_name}"
     ax.set_xlabel(what if content.whiskers is None else f"{what}; lines: {content.whiskers}", fontsize="small")
     return ax
 
 
-def draw_heatmap(content: Heatmap, ax: "Axes | None" = None) -> "Axes":
-    """Players from top to bottom, rows from left to right, the score above them."""
-    ax = axes_or_new(ax, 9.0, 1.6 + 0.24 * len(content.names))
+def heatmap(why: Explanation, *, max_features: int | None = 20, ax: "Axes | None" = None) -> "Axes":
+    """Blame of every row and feature, with the rows' score above; grey cells are missing."""
+    canvas.require_matplotlib()
+    content = Heatmap.of(why, max_features=max_features)
+    ax = canvas.axes_or_new(ax, 9.0, 1.6 + 0.24 * len(content.names))
     score_name = TITLES.get(content.score_name, content.score_name)
     scale = content.scale
-    image = ax.imshow(
-        content.values.T, aspect="auto", interpolation="nearest", cmap=diverging(), vmin=-scale, vmax=scale
-    )
-    name_rows(ax, content.names)
-    ax.set_ylim(len(content.names) - 0.5, -0.5)
+    image = canvas.coloured(ax, content.values.T, content.names, scale)
     ax.tick_params(labelsize="small")
-    label_positions(ax, content.labels)
+    canvas.label_positions(ax, content.labels)
     with np.errstate(invalid="ignore"):
         beyond = bool((content.values > scale).any()), bool((content.values < -scale).any())
     extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond, "neither")
-    colour_bar(ax, image, f"Shapley value of {score_name}", extend)
-    above = strip_above(ax)
+    canvas.colour_bar(ax, image, f"Shapley value of {score_name}", extend)
+    above = canvas.strip_above(ax)
+    dots = "o" if len(content.score) <= 3 else ""  # so that a single point can be seen
     above.plot(
-        np.arange(len(content.score)),
-        content.score,
-        color=ink(),
-        linewidth=1,
-        marker=_dots(content.score),
-        clip_on=False,
+        np.arange(len(content.score)), content.score, color=canvas.ink(), linewidth=1, marker=dots, clip_on=False
     )
     above.margins(y=0.15)
     above.set_ylim(bottom=0)
@@ -116,16 +114,35 @@ def draw_heatmap(content: Heatmap, ax: "Axes | None" = None) -> "Axes":
     above.set_ylabel(score_name, fontsize="small", rotation=0, ha="right", va="center")
     above.spines[["top", "right"]].set_visible(False)
     ax.set_xlim(-0.5, len(content.score) - 0.5)
-    thinned = len(content.score) < content.n_rows
     rows = "one row" if content.n_rows == 1 else f"{content.n_rows:,} rows"
-    title(ax, f"Blame over {rows}" + (f", the worst of every {_every(content)}" if thinned else ""))
+    every = -(-content.n_rows // len(content.score))
+    canvas.title(ax, f"Blame over {rows}" + (f", the worst of every {every}" if every > 1 else ""))
     ax.set_xlabel("row", fontsize="small")
     return ax
 
 
+def scatter(
+    why: Explanation,
+    row: int = 0,
+    *,
+    feature: str | int | None = None,
+    against: str | int | None = None,
+    normal: Any = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """A culprit against another feature, with the value that was expected.
+
+    ``feature`` is the most blamed one unless named, ``against`` the one that correlates most with it. ``normal`` is a
+    table of rows to draw around, such as the training rows; without it the other explained rows are drawn.
+    """
+    canvas.require_matplotlib()
+    content = Scatter.of(why, row, feature=feature, against=against, normal=normal)
+    return draw_scatter(content, ax)
+
+
 def draw_scatter(content: Scatter, ax: "Axes | None" = None) -> "Axes":
     """The cloud, the row in it, and an arrow to where the row should be."""
-    ax = axes_or_new(ax, 6.5, 4.4)
+    ax = canvas.axes_or_new(ax, 6.5, 4.4)
     if len(content.cloud):
         x, y = content.cloud.T
         ax.scatter(x, y, s=16, facecolors="none", edgecolors=palette.PLAIN, linewidths=0.8, label=content.cloud_name)
@@ -133,14 +150,15 @@ def draw_scatter(content: Scatter, ax: "Axes | None" = None) -> "Axes":
     ax.plot(*where, "D", color=palette.LOWERS, markerfacecolor="white", markeredgewidth=1.6, zorder=3, label="expected")
     if not np.isnan(content.y):
         ax.plot(content.x, content.y, "o", color=palette.RAISES, markersize=7, zorder=4, label="actual")
-        arrow = {"arrowstyle": "->", "color": ink(), "shrinkA": 5, "shrinkB": 5}
+        arrow = {"arrowstyle": "->", "color": canvas.ink(), "shrinkA": 5, "shrinkB": 5}
         ax.annotate("", where, (content.x, content.y), arrowprops=arrow, zorder=3)
-    ax.set_xlabel(literal(shorten(content.against, 40)) + ("" if content.x_observed else " (missing: expected value)"))
-    ax.set_ylabel(literal(shorten(content.feature, 40)))
+    ax.set_xlabel(
+        canvas.literal(shorten(content.against, 40)) + ("" if content.x_observed else " (missing: expected value)")
+    )
+    ax.set_ylabel(canvas.literal(shorten(content.feature, 40)))
     told = f"{shorten(content.feature)} is {number(content.y)}, expected {number(content.expected)}"
-    title(ax, f"Row {row_label(content.label)}: {told}")
-    ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.2)
-    tidy(ax)
+    canvas.title(ax, f"Row {row_label(content.label)}: {told}")
+    canvas.legend_beside(ax)
     return ax
 
 
@@ -152,12 +170,3 @@ def _room_for_texts(ax: "Axes", ends: Floats, values: Floats, limit: float | Non
         (ends[values < 0] - room).min(initial=low),
         max((ends[values >= 0] + room).max(initial=high), high + 0.02 * (high - low)),
     )
-
-
-def _dots(values: Floats) -> str:
-    """Few points are marked, so that a single one can be seen."""
-    return "o" if len(values) <= 3 else ""
-
-
-def _every(content: Heatmap) -> str:
-    return f"{-(-content.n_rows // len(content.score))}"

@@ -74,6 +74,28 @@ def name_rows(ax: "Axes", names: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
+def coloured(ax: "Axes", values: Floats, names: Sequence[str], largest: float) -> Any:
+    """A coloured cell for each value, one named line of them below the other."""
+    scale: dict[str, Any] = {"cmap": diverging(), "vmin": -largest, "vmax": largest}
+    image = ax.imshow(values, aspect="auto", interpolation="nearest", **scale)
+    name_rows(ax, names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    return image
+
+
+def legend_above(ax: "Axes", ncols: int = 1) -> None:
+    """A legend above the right end of the axes."""
+    beyond: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
+    ax.legend(ncols=ncols, fontsize="small", frameon=False, **beyond)
+    tidy(ax)
+
+
+def legend_beside(ax: "Axes") -> None:
+    """A legend to the right of the axes."""
+    ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.2)
+    tidy(ax)
+
+
 def horizontal_bars(
     ax: "Axes", names: Sequence[str], values: Floats, colours: Sequence[str], starts: Floats | float = 0.0
 ) -> None:
