@@ -1,6 +1,7 @@
 """A user's script that a strict type checker must accept."""
 
 import numpy as np
+import polars as pl
 
 import culpa
 from culpa import PPCA, Explainer, Explanation, Lags, LatentGaussian, PCADetector
@@ -24,6 +25,13 @@ table.to_csv("top.csv")
 flags = detector.statistics(new)["anomaly"]
 limits = detector.control_limits(0.99)
 n_rows, n_columns = why.to_frame().shape
+
+# the answer is a table of the kind that was given
+frame = pl.DataFrame(new)
+tables: list[pl.DataFrame] = [detector.statistics(frame), detector.residuals(frame), detector.reconstruct(frame)]
+tables += [detector.explain(frame).top(1), explainer(frame)[:2].to_frame(), detector.incidents(frame).to_frame()]
+tables += [detector.drift(frame).to_frame(), detector.compare(frame, frame).to_frame()]
+proline: float = why[0, "x0"] + why.base_values[0]
 
 incidents: Incidents = detector.incidents(new, gap="5min", min_length=2, n_jobs=1)
 sentence: str = incidents[0].sentence

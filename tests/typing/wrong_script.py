@@ -1,5 +1,7 @@
 """A user's script with a mistake in every line that has a comment: the error code that a type checker must report."""
 
+import polars as pl
+
 import culpa
 from culpa import Explainer, PCADetector
 
@@ -24,3 +26,5 @@ why.top(3) + 1  # operator
 detector.contributions(X, "rcb")  # arg-type
 culpa.calibrate(X, kinds=["stuk"])  # list-item
 culpa.calibrat(X)  # attr-defined
+detector.explain(pl.DataFrame(X)).top(1).iloc[0]  # attr-defined
+pl.DataFrame(X).hstack(detector.statistics(X))  # arg-type

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, overload
 
 from culpa._core.json_values import to_json_value
-from culpa._core.types import DataFrame
+from culpa._core.types import DataFrame, FrameT, TableT
 from culpa._core.validation import frame_like
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Generic[TableT]):
     """A result whose fields are its data; ``native`` is the table that was given, kept to answer in kind."""
 
     native: Any = field(default=None, repr=False, kw_only=True)
@@ -23,7 +23,13 @@ class Result:
         """The lines of the table: dataclasses of one kind."""
         raise NotImplementedError
 
-    def to_frame(self) -> DataFrame:
+    @overload
+    def to_frame(self: "Result[FrameT]") -> FrameT: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def to_frame(self) -> DataFrame: ...
+
+    def to_frame(self) -> Any:
         """The main part as a table, in the kind that was given."""
         return self.frame_of(self.lines)
 

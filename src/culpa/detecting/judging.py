@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from culpa._core.border import entered_as_held
 from culpa._core.choices import Criterion, Parts, ScoreName
 from culpa._core.native import same_kind
-from culpa._core.types import DataFrame, Floats
+from culpa._core.types import DataFrame, Floats, FrameT, TableT
 from culpa._core.validation import Table
 from culpa.columns import Reading
 from culpa.explaining.explainer import Explainer
@@ -72,7 +72,13 @@ class JudgesRows:
             raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
         return operating_modes(fitted, fitted.read(self.read(X)))
 
-    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame:
+    @overload
+    def statistics(self, X: FrameT, *, fdr: float | None = None) -> FrameT: ...
+
+    @overload
+    def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame: ...
+
+    def statistics(self, X: Any, *, fdr: float | None = None) -> Any:
         """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
 
         ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
@@ -96,8 +102,8 @@ class JudgesRows:
         return table
 
     def explain(
-        self, X: Any, rows: Any = None, *, parts: Parts = None, **options: Unpack[ExplainerOptions]
-    ) -> Explanation:
+        self, X: TableT, rows: Any = None, *, parts: Parts = None, **options: Unpack[ExplainerOptions]
+    ) -> Explanation[TableT]:
         """Explain the score of every row, or of those that ``rows`` picks.
 
         ``rows`` are positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a pandas
@@ -153,6 +159,12 @@ class JudgesRows:
         """
         return groups_to_suggest(self.fitted)
 
+    @overload
+    def reconstruct(self, X: FrameT) -> FrameT: ...
+
+    @overload
+    def reconstruct(self, X: Any) -> Floats: ...
+
     def reconstruct(self, X: Any) -> Any:
         """The reconstruction of each row by the model, in the user's units and kind of table; missing cells are filled in.
 
@@ -167,6 +179,12 @@ class JudgesRows:
         result = table.array.copy()
         result[:, model.columns.positions] = model.to_cells(rows, reading, model.columns)
         return result
+
+    @overload
+    def residuals(self, X: FrameT) -> FrameT: ...
+
+    @overload
+    def residuals(self, X: Any) -> Floats: ...
 
     def residuals(self, X: Any) -> Any:
         """Row minus reconstruction, in the user's units and kind of table."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from culpa._core.border import entered_as_held
 from culpa._core.native import emptied
 from culpa._core.optional import require
+from culpa._core.types import TableT
 from culpa.columns import Reading
 from culpa.detecting.judging import JudgesRows
 from culpa.explaining.options import BlameOptions, ExplainerOptions, ReportOptions
@@ -32,7 +33,7 @@ class WatchesRows(JudgesRows):
 
     def incidents(
         self,
-        X: Any,
+        X: TableT,
         *,
         time: Any = None,
         gap: Any = None,
@@ -42,7 +43,7 @@ class WatchesRows(JudgesRows):
         baseline: int = 0,
         stretches: Sequence[tuple[int, int]] | None = None,
         **options: Unpack[BlameOptions],
-    ) -> Incidents:
+    ) -> Incidents[TableT]:
         """Flagged rows that follow each other, as incidents: how they began and spread, whose fault, what was expected.
 
         Parameters
@@ -100,7 +101,7 @@ class WatchesRows(JudgesRows):
         table = in_order(self.read(features, min_rows=0), times, self.fitted.columns.step)
         return find_incidents(self.fitted, table, search, **options)
 
-    def drift(self, X: Any) -> Drift:
+    def drift(self, X: TableT) -> Drift[TableT]:
         """Whether recent rows still look like the training rows: directions, variances, mean and score, with p-values.
 
         Blocks of training rows are compared with each other, to see how much rows differ if nothing has changed.
@@ -129,7 +130,7 @@ class WatchesRows(JudgesRows):
         reading = self._unsmoothed(X)
         return DriftGatherer.of(self.fitted).add(reading.features).finish(emptied(reading.native))
 
-    def compare(self, before: Any, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison:
+    def compare(self, before: TableT, after: Any, **options: Unpack[ExplainerOptions]) -> Comparison[TableT]:
         """Which features account for the change of the mean score between two periods, and which correlations changed.
 
         The parts of the features are the differences of their mean Shapley values: exact, and they add up to the change.

@@ -23,7 +23,7 @@ from culpa._core.copies import CopiedInUse
 from culpa._core.parameter import documented, signed
 from culpa._core.parameters import EXPLAINER, ExplainerKeywords
 from culpa._core.progress import as_progress
-from culpa._core.types import Floats
+from culpa._core.types import Floats, TableT
 from culpa._core.validation import default_names, feature_positions
 from culpa._core.warning import warn
 from culpa.columns import Columns, Hidden, Opened, Reading
@@ -163,7 +163,7 @@ class Explainer(CopiedInUse):
         """What the method means for this model: how many coalitions are valued, and how."""
         return self._engine.chosen
 
-    def explain(self, X: Any, rows: Any = None, *, parts: Parts = None) -> Explanation:
+    def explain(self, X: TableT, rows: Any = None, *, parts: Parts = None) -> Explanation[TableT]:
         """Split the score of every row among its features.
 
         ``rows`` (positions, a mask, a slice, or labels of a pandas index) picks the rows to explain; where a model looks
@@ -177,7 +177,7 @@ class Explainer(CopiedInUse):
             self._witness.check(reading.features, reading.labels)
         return self.one_pass.explain(reading, parts)
 
-    def __call__(self, X: Any, rows: Any = None, *, parts: Parts = None) -> Explanation:
+    def __call__(self, X: TableT, rows: Any = None, *, parts: Parts = None) -> Explanation[TableT]:
         """`explain`, as in shap."""
         return self.explain(X, rows, parts=parts)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from culpa._core.border import entered
 from culpa._core.choices import PART_NAMES, PartName
 from culpa._core.native import frame_like
-from culpa._core.types import DataFrame, Floats, Positions
+from culpa._core.types import DataFrame, Floats, FrameT, Positions, TableT
 from culpa._core.words import count
 from culpa.explaining.like_shap import LikeShap
 from culpa.explaining.lines import as_text, how_exact, labels_of, size_of, top_columns
@@ -50,7 +50,7 @@ _PER_ROW = (
 
 @entered
 @dataclass(frozen=True, eq=False)
-class Explanation(LikeShap):
+class Explanation(LikeShap, Generic[TableT]):
     """Who is to blame for each row's score.
 
     ``values.sum(axis=1) + base_value == score`` for every engine but "algorithm1". Fields that were left out with
@@ -139,14 +139,14 @@ class Explanation(LikeShap):
     def __len__(self) -> int:
         return len(self.row_labels)
 
-    def __iter__(self) -> "Iterator[Explanation]":
+    def __iter__(self) -> "Iterator[Explanation[TableT]]":
         return (self[row] for row in range(len(self)))
 
     @overload
     def __getitem__(self, key: tuple[Any, Any]) -> Any: ...
 
     @overload
-    def __getitem__(self, key: Any) -> "Explanation": ...
+    def __getitem__(self, key: Any) -> "Explanation[TableT]": ...
 
     def __getitem__(self, key: Any) -> Any:
         """One row (as a one-row explanation), a slice, a mask or a list of positions; with players, their values."""
@@ -254,7 +254,13 @@ class Explanation(LikeShap):
         certain = certain_ranks(values, errors, max(1, self.n_replicates - 1), k, confidence)
         return np.where(known.sum(axis=1) < certain, known.sum(axis=1), certain)
 
-    def top(self, k: int = 3) -> DataFrame:
+    @overload
+    def top(self: "Explanation[FrameT]", k: int = 3) -> FrameT: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def top(self, k: int = 3) -> DataFrame: ...
+
+    def top(self, k: int = 3) -> Any:
         """The ``k`` worst culprits of each row, as a table a person can act on.
 
         ``score_if_fixed`` tells what the score would be with that feature at its expected value: compare it with the
@@ -267,7 +273,7 @@ class Explanation(LikeShap):
         columns = top_columns(self, k)
         return frame_like(self.native, columns, columns["row"])
 
-    def nonnegative(self) -> "Explanation":
+    def nonnegative(self) -> "Explanation[TableT]":
         """The same explanation without negative values: the closest values that have none and the same sum.
 
         Players that keep some blame pay equally for those that had less than none, so nobody changes rank. In a row below
@@ -302,7 +308,13 @@ class Explanation(LikeShap):
 
         return Counterfactual.of(self, limit)
 
-    def to_frame(self) -> DataFrame:
+    @overload
+    def to_frame(self: "Explanation[FrameT]") -> FrameT: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def to_frame(self) -> DataFrame: ...
+
+    def to_frame(self) -> Any:
         """One line per row: its label, its score, and a column of Shapley values per player."""
         columns: dict[str, Any] = {}
         for name, cells in (("row", self.row_labels), ("score", self.score)):

@@ -20,7 +20,7 @@ from culpa._core.comparing import ranked
 from culpa._core.native import emptied
 from culpa._core.result import Result
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import DataFrame, Floats
+from culpa._core.types import DataFrame, Floats, TableT
 from culpa._core.words import count, cut
 from culpa.columns import Reading
 from culpa.explaining.explainer import Explainer
@@ -66,7 +66,7 @@ class CorrelationChange:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Result):
+class Comparison(Result[TableT]):
     """Two periods compared by one detector.
 
     Attributes

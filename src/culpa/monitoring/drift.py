@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from culpa._core.result import Result
-from culpa._core.types import DataFrame
+from culpa._core.types import DataFrame, TableT
 from culpa._core.words import cut, listed
 
 SIGNIFICANCE = 0.05
@@ -55,7 +55,7 @@ class FeatureDrift:
 
 
 @dataclass(frozen=True, eq=False)
-class Drift(Result):
+class Drift(Result[TableT]):
     """How far recent rows are from the training rows, and whether that is more than training rows vary themselves.
 
     Attributes

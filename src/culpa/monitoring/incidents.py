@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self, Unpack, overload
+from typing import Any, Generic, Self, Unpack, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -15,7 +15,7 @@ from culpa._core.continuity import RowOrder
 from culpa._core.json_values import to_json_value
 from culpa._core.kinds import top_of
 from culpa._core.native import emptied, to_frame
-from culpa._core.types import DataFrame, Mask
+from culpa._core.types import DataFrame, FrameT, Mask, TableT
 from culpa._core.validation import Table, frame_like
 from culpa._core.warning import warn
 from culpa._core.words import count
@@ -49,7 +49,7 @@ _INCIDENTS_SHOWN = 20  # in a notebook
 _ROWS_PER_CHUNK = 1 << 14  # rows judged at a time, so that memory does not grow with their number
 
 
-class Incidents(Sequence[Incident]):
+class Incidents(Sequence[Incident], Generic[TableT]):
     """The incidents of a table, in order; ``print`` shows their sentences.
 
     ``n_rows`` and ``n_flagged`` count the rows of the table and the flagged ones among them, whether or not they made it
@@ -124,7 +124,13 @@ class Incidents(Sequence[Incident]):
             markup.note(self.note),
         )
 
-    def to_frame(self) -> DataFrame:
+    @overload
+    def to_frame(self: "Incidents[FrameT]") -> FrameT: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def to_frame(self) -> DataFrame: ...
+
+    def to_frame(self) -> Any:
         """One line per incident with its worst culprit, in the kind of table that was given."""
         return frame_like(self._native, as_columns(self._items))
 
