@@ -163,3 +163,19 @@ def test_an_abnormal_training_row_does_not_hide_what_moves_soon_after(options):
     new[20:24, 2] += 10 * plant.normal[:, 2].std()
     found = PCADetector(**options).fit(rows).incidents(new)
     assert next(one for one in found if one.first == 20).ranking[0].feature == "x2"
+
+
+def test_a_student_model_learns_nothing_about_normal_rows_from_a_gross_one():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1000, 3)) @ rng.normal(size=(3, 8)) + 0.5 * rng.normal(size=(1000, 8))
+    rows /= np.sqrt(rng.chisquare(8, size=1000) / 8)[:, None]
+    spoiled = rows.copy()
+    spoiled[500, 2] = 1000.0
+    clean, found = (PCADetector(model="student").fit(X).fitted for X in (rows, spoiled))
+    for name in ("low", "high", "reach"):
+        np.testing.assert_allclose(getattr(found.normal_range, name), getattr(clean.normal_range, name), rtol=0.15)
+    np.testing.assert_allclose(found.consistency.own[:, 2], clean.consistency.own[:, 2], rtol=0.25)
+    # a Gaussian model takes all its rows as normal
+    clean, found = (PCADetector().fit(X).fitted for X in (rows, spoiled))
+    reach = [one.normal_range.reach[2] * one.model.scale[2] for one in (clean, found)]
+    assert reach[1] > 2 * reach[0]

@@ -16,15 +16,17 @@ from culpa._core.types import Floats, Mask
 from culpa.columns import Columns
 from culpa.columns.smoothing import clustering, dependence, settling_rows
 from culpa.fitted import charted
+from culpa.fitting.trimming import GROSS
 from culpa.models import FittedModel, Moments
 from culpa.models.blocks import FEWEST_PER_BLOCK
 from culpa.models.em import NothingVariesError
 from culpa.models.mixture_em import StarvedModeError
 from culpa.models.normal_range import NormalRange, RangeGatherer
-from culpa.scores import HeldOutScores, Limits, Score, named_score
+from culpa.scores import HeldOutScores, Limits, Score, control_limit, named_score
 from culpa.scores.held_out import FEWEST_ROWS
 
 _ROWS_PER_CHUNK = 1 << 16
+_GROSS_LIMIT = 0.99  # confidence of the limit that gross faults exceed by far
 Places = NDArray[np.integer[Any]]
 
 
@@ -175,19 +177,32 @@ def limits_from_rows(model: FittedModel, statistic: Score, kind: str, batches: I
     return Limits(model, kind, Limits.tails_of(charted(model, statistic).values(), rows))
 
 
+def gross_distance(model: FittedModel) -> float:
+    """Squared distance beyond which a training row is a fault, which says nothing about normal rows.
+
+    Only Student models are for such rows: what they learn hardly depends on them. Other models take all rows as normal.
+    """
+    if not model.gaussian.tail:
+        return math.inf
+    return GROSS * control_limit(named_score("mahalanobis", model), model, _GROSS_LIMIT)
+
+
 class RangeWatcher:
     """Looks at training rows as they pass, with the model of all of them, to learn their range."""
 
     def __init__(self, model: FittedModel, n_rows: int) -> None:
         self._standardise, self._distance = standardiser(model), named_score("mahalanobis", model)
         self.range, self.rows_seen = RangeGatherer(n_rows, model.gaussian.n_features), 0
+        self._most = gross_distance(model)
 
     def add(self, table: InOrder) -> None:
         """Look at the next rows."""
         for start in range(0, len(table.rows), _ROWS_PER_CHUNK):
             here = slice(start, start + _ROWS_PER_CHUNK)
             Z = self._standardise(InOrder(table.rows[here], None if table.missing is None else table.missing[here]))
-            self.range.add(Z, self._distance(Z))
+            distance = self._distance(Z)
+            gross = distance > self._most
+            self.range.add(np.where(gross[:, None], np.nan, Z) if gross.any() else Z, distance)
         self.rows_seen += len(table.rows)
 
     def watch(self, batches: Iterable[InOrder]) -> Iterator[InOrder]:

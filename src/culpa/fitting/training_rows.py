@@ -12,7 +12,7 @@ import numpy as np
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
-from culpa.fitting.limits import InOrder, standardiser
+from culpa.fitting.limits import InOrder, gross_distance, standardiser
 from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
 from culpa.ranking.recent import SETTLED, Recent
@@ -93,8 +93,11 @@ def consistency_of(model: FittedModel, pieces: list[InOrder]) -> Consistency | N
     main = [members[0] for members in model.columns.members]
     if model.n_modes > 1 or sum(len(piece.rows) for piece in pieces) < _FEWEST_ROWS or len(main) < 2:
         return None
-    gaussian = model.gaussian
-    rows = [gaussian.impute(standardiser(model)(piece))[:, main] for piece in pieces]
+    gaussian, most = model.gaussian, gross_distance(model)
+    rows = [standardiser(model)(piece) for piece in pieces]
+    if gaussian.tail:
+        rows = [part for Z in rows if len(part := Z[~(gaussian.squared_distance(Z) > most)])]
+    rows = [gaussian.impute(Z)[:, main] for Z in rows]
     return Consistency.of(rows, min(gaussian.n_components, len(main) - 1))
 
 
