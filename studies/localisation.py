@@ -13,16 +13,12 @@ import numpy as np
 
 from culpa._core.choices import FAULT_KINDS, MODEL_NAMES, ModelName, ScoreName
 from culpa._core.types import Floats
-from culpa.calibration.comparison import verdicts
 from culpa.calibration.evaluation import (
     MOST_RETRAINED,
-    Entry,
     Estimator,
     Setting,
     Verdict,
-    blame,
     judge,
-    ranked,
     settings,
 )
 from culpa.calibration.injection import Trials, inject
@@ -32,7 +28,7 @@ from culpa.detecting.detector import PCADetector
 from culpa.paper.cars import EXTREMES, N_COMPONENTS, corrupt, culprits, split
 from culpa.paper.pages import number, table
 from culpa.paper.published import Progress, silent
-from studies.by_hits import most_hits
+from studies.by_hits import Entry, blame, most_hits, ranked, verdicts
 
 NAMES = ("cars", "plant", *ODDS_NAMES)
 SIMULTANEOUS_FAULTS = (1, 2, 3)

@@ -15,7 +15,7 @@ import culpa
 from culpa import FitWarning, PCADetector, StudentPPCA
 from culpa.detecting.pieces import fit_moments, learn_features
 from culpa.models import FittedModel, LatentGaussian
-from culpa.models.margins import EmpiricalMargins
+from culpa.models.margins import Margins
 from culpa.scores import named_score
 
 W = np.random.default_rng(42).normal(size=(3, 7))
@@ -103,7 +103,7 @@ class TestCopula:
         detector = PCADetector(3, model="copula", statistic=statistic).fit(X)
         new = skewed_rows(3, 1)
         new[0, 1] = 4.0  # outside what can be
-        scores = EmpiricalMargins.of(X).to_normal(X)
+        scores = Margins.of(X).to_normal(X)
         mean, std = scores.mean(axis=0), scores.std(axis=0, ddof=1)
         eigen, axes = np.linalg.eigh(np.cov(((scores - mean) / std).T))
         noise = eigen[:4].mean()
@@ -111,7 +111,7 @@ class TestCopula:
         g = LatentGaussian(np.zeros(7), loadings, noise)
         C, A = loadings @ loadings.T + noise * np.eye(7), witness.score_matrix(g, statistic)
         why = detector.explain(new)
-        for x, values in zip((EmpiricalMargins.of(X).to_normal(new) - mean) / std, why.values, strict=True):
+        for x, values in zip((Margins.of(X).to_normal(new) - mean) / std, why.values, strict=True):
             table = witness.all_values(lambda row, S: witness.conditional_value(C, A, row, S), x)
             np.testing.assert_allclose(values, witness.shapley(table, 7), atol=1e-9 * np.abs(values).max())
 

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 from culpa import PCADetector
-from culpa.calibration.comparison import leaderboard
 from culpa.calibration.evaluation import (
     Setting,
     Verdict,
-    blame,
     judge,
-    ranked,
     settings,
-    standard_error,
 )
 from culpa.calibration.injection import FAULT_KINDS, inject
+from studies.by_hits import blame, leaderboard, ranked, standard_error
 
 
 def only(trials, kind):

@@ -369,6 +369,20 @@ class TestTracing:
         parts = [("w", wave, ["flow"]), ("s", StandardScaler(), ["power", "temperature"])]
         assert self.members(parts) == {"flow": 2, "power": 1, "temperature": 1}
 
+    def test_a_feature_of_a_column_can_be_given(self):
+        X = table()
+        why = Explainer(pipeline().fit(X), given=["encode__grade_fine"]).explain(X[:3])
+        assert why.feature_names == (
+            "flow",
+            "encode__grade_coarse",
+            "encode__grade_extra fine",
+            "power",
+            "line",
+            "temperature",
+        )
+        np.testing.assert_array_equal(why.data[:, 0], X["flow"][:3])
+        np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score)
+
     def test_groups_override(self):
         X = table()
         model = pipeline(last=PPCA(3)).fit(X)

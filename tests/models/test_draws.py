@@ -8,7 +8,7 @@ from culpa import LatentGaussian
 from culpa.games.simulated import Simulated
 from culpa.models import LatentMixture
 from culpa.models.draws import NormalRows
-from culpa.models.margins import EmpiricalMargins
+from culpa.models.margins import Margins
 from culpa.scores import FunctionScore
 
 RNG = np.random.default_rng(0)
@@ -17,7 +17,7 @@ GAUSSIAN = LatentGaussian([1.0, 2.0, 3.0, 4.0], LOADINGS, [0.5, 0.4, 0.3, 0.6])
 STUDENT = LatentGaussian(GAUSSIAN.mean, LOADINGS, 0.4, degrees_of_freedom=5.0)
 OTHER = LatentGaussian([3.0, 0.0, 3.0, 1.0], RNG.normal(size=(4, 1)), 0.7)
 MIXTURE = LatentMixture([0.3, 0.7], (GAUSSIAN, OTHER))
-MARGINS = EmpiricalMargins.of(RNG.exponential(size=(300, 4)))
+MARGINS = Margins.of(RNG.exponential(size=(300, 4)))
 KINDS = {
     "gaussian": NormalRows(GAUSSIAN),
     "student": NormalRows(STUDENT),

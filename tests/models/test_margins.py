@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from culpa.models.margins import EmpiricalMargins, Margin, Tail
+from culpa.models.margins import Margin, Margins, Tail
 
 
 def columns(n, seed=0):
@@ -33,7 +33,7 @@ def test_scores_of_training_values_are_their_mid_ranks():
 
 @pytest.mark.parametrize("n", [2, 3, 10, 300, 5000])
 def test_every_number_has_a_finite_score_and_larger_numbers_larger_ones(n):
-    margins = EmpiricalMargins.of(columns(n))
+    margins = Margins.of(columns(n))
     reach = np.concatenate([np.linspace(-30, 30, 2001), [-1e12, -1e4, 1e4, 1e12]])
     grid = np.tile(np.sort(reach)[:, None], (1, 7))
     Z = margins.to_normal(grid)
@@ -85,12 +85,12 @@ def test_constant_columns_count_in_their_own_units():
 
 
 def test_arrays_and_back():
-    margins = EmpiricalMargins.of(columns(2000))
-    again = EmpiricalMargins.from_arrays(margins.to_arrays())
+    margins = Margins.of(columns(2000))
+    again = Margins.from_arrays(margins.to_arrays())
     X = 3 * np.random.default_rng(1).normal(size=(50, 7))
     np.testing.assert_array_equal(again.to_normal(X), margins.to_normal(X))
     np.testing.assert_array_equal(again.to_user(X), margins.to_user(X))
     assert again.are_increasing
     arrays = margins.to_arrays()
     arrays["values"] = arrays["values"][::-1]
-    assert not EmpiricalMargins.from_arrays(arrays).are_increasing
+    assert not Margins.from_arrays(arrays).are_increasing

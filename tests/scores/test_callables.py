@@ -6,7 +6,7 @@ import pytest
 from sklearn.ensemble import IsolationForest
 from sklearn.neural_network import MLPRegressor
 
-from culpa.scores.callables import SquaredError, as_function, detector_score
+from culpa.scores.callables import as_function, detector_score, squared_error
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 
@@ -36,12 +36,12 @@ def test_reconstructions():
     residual = X - mlp.predict(X)
     for thing in (mlp, mlp.predict):
         function = as_function(thing, "reconstruct")
-        np.testing.assert_allclose(SquaredError(function)(X), (residual**2).sum(axis=1))
+        np.testing.assert_allclose(squared_error(function)(X), (residual**2).sum(axis=1))
         np.testing.assert_allclose(
-            SquaredError(function, [0, 2], mean=True)(X), (residual[:, [0, 2]] ** 2).mean(axis=1)
+            squared_error(function, [0, 2], mean=True)(X), (residual[:, [0, 2]] ** 2).mean(axis=1)
         )
     with pytest.raises(ValueError, match=r"reconstruct must return rows of the same shape: it got \(40, 3\)"):
-        SquaredError(lambda rows: rows[:, :2])(X)
+        squared_error(lambda rows: rows[:, :2])(X)
     with pytest.raises(TypeError, match="score must be a function of rows"):
         as_function(3, "score")
 

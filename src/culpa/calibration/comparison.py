@@ -5,19 +5,17 @@ limit is the level that the same share of held-out rows exceeds for every settin
 The detection rate is the share of faults above this limit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import clone
 
-from culpa._core.choices import FAULT_KINDS, FaultKind
 from culpa._core.parameters import DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
 from culpa.calibration.evaluation import (
-    Entry,
     Estimate,
     Estimator,
     Setting,
@@ -25,10 +23,7 @@ from culpa.calibration.evaluation import (
     blame_columns,
     joined,
     judge,
-    ranked,
-    settings,
 )
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS, Trials, inject
 from culpa.calibration.plan import Fold, Plan
 from culpa.columns import Lagged
 from culpa.detecting.detector import PCADetector
@@ -163,38 +158,6 @@ def own_setting(detector: PCADetector, n_features: int) -> Setting:
     statistic: Any = Recipe(DetectorSettings(**detector.get_params(deep=False)), columns).statistic
     model = detector.n_components, detector.noise, detector.shrinkage
     return Setting(*model, statistic, detector.game, detector.ranking)
-
-
-def leaderboard(
-    training: Floats,
-    held_out: Floats,
-    chosen: Sequence[Setting] | None = None,
-    *,
-    kinds: Sequence[FaultKind] = FAULT_KINDS,
-    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
-    n_trials: int = 1800,
-    seed: int = 0,
-) -> list[Entry]:
-    """Fit settings to training rows and compare them on held-out rows with injected faults, best first.
-
-    >>> from culpa.datasets import make_plant
-    >>> plant = make_plant(300, 100, faults=())
-    >>> best, *others = leaderboard(plant.normal, plant.new, n_trials=300)
-    >>> best.hits1.value > 0.9
-    True
-    """
-    trials = inject(held_out, training, kinds=kinds, at_once=at_once, n_trials=n_trials, seed=seed)
-    chosen = settings(training.shape[1]) if chosen is None else chosen
-    return ranked(chosen, verdicts(chosen, training, trials, seed=seed), trials.source, seed=seed)
-
-
-def verdicts(
-    chosen: Sequence[Setting], training: Floats, trials: Trials, detector: PCADetector | None = None, seed: int = 0
-) -> Iterator[Verdict]:
-    """The results of each setting, fitted to the training rows; ``detector`` has the other parameters."""
-    fits = Fits(detector or PCADetector())
-    for setting in chosen:
-        yield judge(blame_columns(setting, fits(setting, training), trials.rows, seed), trials.culprits)
 
 
 def compare(chosen: Sequence[Setting], windows: Floats, detector: PCADetector, plan: Plan) -> tuple[list[Outcome], int]:

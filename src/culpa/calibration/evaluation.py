@@ -5,7 +5,7 @@ numbers measure the result: Hits@1, the share of trials in which the feature ran
 faulty features among the first three; and the mean rank of the faulty features. Ties share their ranks.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,15 +82,6 @@ class Verdict(NamedTuple):
     rank: Floats
 
 
-class Entry(NamedTuple):
-    """A setting and its results."""
-
-    setting: Setting
-    hits1: Estimate
-    hits3: Estimate
-    rank: Estimate
-
-
 def settings(n_features: int, n_components: int | float | str = 0.95) -> list[Setting]:
     """The settings that `calibrate` compares: scores, games and classical criteria, with several noise levels.
 
@@ -115,13 +106,11 @@ def settings(n_features: int, n_components: int | float | str = 0.95) -> list[Se
     return result
 
 
-def blame(setting: Setting, detector: PCADetector, rows: Floats, seed: int = 0) -> Floats:
-    """How strongly the setting blames each feature, (rows, features); ``detector`` must agree with it in the fit."""
-    return blame_columns(setting, detector.fitted, detector.fitted.read(rows).features, seed)
-
-
 def blame_columns(setting: Setting, fitted: FittedDetector, features: Floats, seed: int = 0) -> Floats:
-    """The same of features, which with lags include past values; the result is (rows, columns)."""
+    """How strongly the setting blames each column, (rows, columns); features include past values with lags.
+
+    ``fitted`` must agree with the setting in the fit.
+    """
     columns = fitted.columns
     if setting.ranking != "shapley":
         standard, score = fitted.model.standardise(features), fitted.named(setting.statistic)
@@ -167,22 +156,6 @@ def within(above: NDArray[np.intp], tied: NDArray[np.intp], n: int) -> Floats:
 def joined(parts: Sequence[Verdict]) -> Verdict:
     """The results of several sets of trials as one."""
     return Verdict(*(np.concatenate(cells, axis=-1) for cells in zip(*parts, strict=True)))
-
-
-def ranked(
-    chosen: Sequence[Setting], judged: Iterable[Verdict], source: NDArray[np.intp], *, seed: int = 0
-) -> list[Entry]:
-    """Settings with their means over trials, best Hits@1 first."""
-    estimate = Estimator(source, seed)
-    entries = [Entry(s, *map(estimate, verdict)) for s, verdict in zip(chosen, judged, strict=True)]
-    return sorted(entries, key=lambda entry: (-entry.hits1.value, -entry.hits3.value, entry.rank.value))
-
-
-def standard_error(cells: Floats, source: NDArray[np.intp]) -> float:
-    """Standard error of a mean over trials, where trials of the same row are correlated."""
-    row = np.unique(source, return_inverse=True)[1]
-    off = np.bincount(row, cells - cells.mean())
-    return float(np.sqrt(len(off) / max(len(off) - 1, 1) * (off**2).sum()) / len(cells))
 
 
 class Estimator:

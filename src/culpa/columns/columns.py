@@ -93,15 +93,31 @@ class Arrange:
 
 
 class Columns(ABC):
-    """The user's columns: their names, the features made from them, and the conversion in both directions."""
+    """The user's columns: their names, the features made from them, and the conversion in both directions.
 
-    names: tuple[str, ...]
-    known_names: tuple[str, ...] | None  # the same, if they are the user's and not made up
-    members: tuple[tuple[int, ...], ...]  # positions of the features behind each column
+    ``members`` are the positions of the features behind each column. ``known`` says that the names are the user's and not
+    made up. ``inputs`` are the names of all columns that are read: those above, and those that are only given.
+    ``positions`` are where the columns are among the inputs.
+    """
+
     lags: int = 0  # how many rows back a row's features go
     step: Step | None = None  # how far apart rows with lags are
     smooth: float | None = None  # weight of a row in smoothed rows
     obstacle: str | None = None  # why no single column can be blamed, where that is so
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        members: tuple[tuple[int, ...], ...],
+        *,
+        known: bool,
+        inputs: tuple[str, ...] | None = None,
+        positions: Sequence[int] | None = None,
+    ) -> None:
+        self.names, self.members, self.inputs = names, members, inputs or names
+        self.known_names = names if known else None
+        self.known_inputs = self.inputs if known else None
+        self.positions = list(range(len(names)) if positions is None else positions)
 
     @abstractmethod
     def read(self, X: Any) -> Reading:
@@ -114,21 +130,6 @@ class Columns(ABC):
     def show(self, features: Floats, reading: Reading) -> Cells:
         """`decode`, for features that belong to the rows of a reading: what they would look like beside its cells."""
         return self.decode(features)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of all columns that are read: those above, and those that are only given."""
-        return self.names
-
-    @property
-    def known_inputs(self) -> tuple[str, ...] | None:
-        """The same, if they are the user's."""
-        return self.known_names
-
-    @property
-    def positions(self) -> list[int]:
-        """Where the columns are among the inputs."""
-        return list(range(len(self.names)))
 
     def at(self, position: int, argument: str) -> int:
         """Which of the columns has a position in the user's table."""
@@ -167,9 +168,8 @@ class Plain(Columns):
     """Columns that are features."""
 
     def __init__(self, names: tuple[str, ...] | None, n_features: int) -> None:
-        self.known_names = names
-        self.names = names or default_names(n_features)
-        self.members = tuple((i,) for i in range(n_features))
+        one_each = tuple((i,) for i in range(n_features))
+        super().__init__(names or default_names(n_features), one_each, known=names is not None)
 
     def read(self, X: Any) -> Reading:
         """Any table of numbers."""
@@ -186,25 +186,19 @@ class Plain(Columns):
         return features
 
 
-class Opened(Columns):
-    """Columns of which some are split into their features, because the user asked for a feature by name."""
+class View(Columns):
+    """Other columns, of which some are hidden, and some are split into their features.
 
-    def __init__(self, columns: Columns, feature_names: Sequence[str], opened: Iterable[int]) -> None:
-        opened = set(opened)
-        self.columns, self.smooth, self.lags = columns, columns.smooth, columns.lags
-        # (name, column it is, or feature it is, features)
-        parts: list[tuple[str, int | None, tuple[int, ...]]] = []
-        for position, (name, members) in enumerate(zip(columns.names, columns.members, strict=True)):
-            if position in opened:
-                parts += [(feature_names[feature], None, (feature,)) for feature in members]
-            else:
-                parts.append((name, position, members))
-        self.names = self.known_names = tuple(name for name, _, _ in parts)
-        self.members = tuple(members for _, _, members in parts)
+    A part is a name, the position of a column, or ``None`` for a feature, and the features behind it.
+    """
+
+    def __init__(
+        self, columns: Columns, parts: Sequence[tuple[str, int | None, tuple[int, ...]]], *, known: bool, missing: str
+    ) -> None:
+        names = tuple(name for name, _, _ in parts)
+        super().__init__(names, tuple(members for *_, members in parts), known=known, inputs=columns.inputs)
+        self.columns, self.smooth, self.lags, self._missing = columns, columns.smooth, columns.lags, missing
         self._origin = [position for _, position, _ in parts]
-        if len(set(self.names)) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise ValueError(f"{twice!r} is the name of a column and of a feature. Rename one of them.")
 
     @classmethod
     def for_names(cls, columns: Columns, feature_names: Sequence[str], wanted: Iterable[object]) -> Columns:
@@ -212,84 +206,57 @@ class Opened(Columns):
         owner = {
             feature_names[feature]: position for position, members in enumerate(columns.members) for feature in members
         }
-        asked = [name for name in wanted if isinstance(name, str) and name not in columns.names and name in owner]
-        return cls(columns, feature_names, {owner[name] for name in asked}) if asked else columns
+        opened = {
+            owner[name] for name in wanted if isinstance(name, str) and name not in columns.names and name in owner
+        }
+        if not opened:
+            return columns
+        parts: list[tuple[str, int | None, tuple[int, ...]]] = []
+        for position, (name, members) in enumerate(zip(columns.names, columns.members, strict=True)):
+            features = [(feature_names[feature], None, (feature,)) for feature in members]
+            parts += features if position in opened else [(name, position, members)]
+        view = cls(columns, parts, known=True, missing="of which features are named elsewhere")
+        if len(set(view.names)) < len(view.names):
+            twice = next(name for name in view.names if view.names.count(name) > 1)
+            raise ValueError(f"{twice!r} is the name of a column and of a feature. Rename one of them.")
+        return view
+
+    @classmethod
+    def without(cls, columns: Columns, hidden: Iterable[int]) -> Columns:
+        """The columns but for those that are known beforehand: the model uses them, but they are not shown."""
+        shown = sorted(set(range(len(columns.names))) - set(hidden))
+        parts = [(columns.names[i], i, columns.members[i]) for i in shown]
+        known = columns.known_names is not None
+        view = cls(columns, parts, known=known, missing="which is given, so it is never blamed")
+        view.obstacle = columns.obstacle
+        return view
+
+    def at(self, position: int, argument: str) -> int:
+        """Which of the columns has a position in the user's table."""
+        place = self.columns.at(position, argument)
+        if place not in self._origin:
+            raise ValueError(f"{argument} contains {self.columns.names[place]!r}, {self._missing}.")
+        return self._origin.index(place)
 
     def read(self, X: Any) -> Reading:
-        """As the columns do, with features as cells for columns that are split."""
+        """Features of split columns are cells."""
         reading = self.columns.read(X)
-        return replace(reading, cells=self._arranged(reading.cells, reading.features))
+        names = None if reading.names is None else self.names
+        return replace(reading, cells=self._arranged(reading.cells, reading.features), names=names)
 
     def decode(self, features: Floats) -> Cells:
-        """As the columns do."""
+        """As the columns do it."""
         return self._arranged(self.columns.decode(features), features)
 
     def show(self, features: Floats, reading: Reading) -> Cells:
-        """As the columns do."""
+        """As the columns do it."""
         return self._arranged(self.columns.show(features, reading), features)
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """As the columns do."""
-        return self.columns.inputs
-
-    def at(self, position: int, argument: str) -> int:
-        """As the columns do."""
-        place = self.columns.at(position, argument)
-        if place not in self._origin:
-            raise ValueError(
-                f"{argument} contains {self.columns.names[place]!r}, of which features are named elsewhere."
-            )
-        return self._origin.index(place)
-
     def _arranged(self, cells: Cells, features: Floats) -> Cells:
+        if None not in self._origin:
+            return np.asarray(cells[:, np.array(self._origin, dtype=np.intp)])
         parts = [
             features[:, members[0]] if position is None else cells[:, position]
             for position, members in zip(self._origin, self.members, strict=True)
         ]
         return np.column_stack(parts)
-
-
-class Hidden(Columns):
-    """Columns of which some are known beforehand: the model uses them, but they are not shown."""
-
-    def __init__(self, columns: Columns, hidden: Iterable[int]) -> None:
-        self.columns, self.smooth, self.lags, self.obstacle = columns, columns.smooth, columns.lags, columns.obstacle
-        self._shown = sorted(set(range(len(columns.names))) - set(hidden))
-        self.names = tuple(columns.names[i] for i in self._shown)
-        self.known_names = None if columns.known_names is None else self.names
-        self.members = tuple(columns.members[i] for i in self._shown)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """As the columns do."""
-        return self.columns.inputs
-
-    @property
-    def positions(self) -> list[int]:
-        """Where the shown columns are."""
-        inner = self.columns.positions
-        return [inner[i] for i in self._shown]
-
-    def at(self, position: int, argument: str) -> int:
-        """As the columns do."""
-        place = self.columns.at(position, argument)
-        if place not in self._shown:
-            raise ValueError(
-                f"{argument} contains {self.columns.names[place]!r}, which is given, so it is never blamed."
-            )
-        return self._shown.index(place)
-
-    def read(self, X: Any) -> Reading:
-        """As the columns do."""
-        reading = self.columns.read(X)
-        names = None if reading.names is None else tuple(reading.names[i] for i in self._shown)
-        return replace(reading, cells=reading.cells[:, self._shown], names=names)
-
-    def decode(self, features: Floats) -> Cells:
-        """As the columns do."""
-        return self.columns.decode(features)[:, self._shown]
-
-    def show(self, features: Floats, reading: Reading) -> Cells:
-        """As the columns do."""
-        return self.columns.show(features, reading)[:, self._shown]

@@ -98,48 +98,33 @@ class Lagged(Columns):
         step: Step | None = None,
     ) -> None:
         self.step = step if lags else None
-        self._inputs, self._known_inputs = names or default_names(n_columns), names
         self.given, self.lags, self.smooth, self.reference = tuple(given), lags, smooth, reference
-        self._positions = [i for i in range(n_columns) if i not in self.given]
-        self.names = tuple(self._inputs[i] for i in self._positions)
-        self.known_names = None if names is None else self.names
-        n_shown = len(self._positions)
-        self.members = tuple(tuple(range(i, n_shown * (lags + 1), n_shown)) for i in range(n_shown))
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """All columns, those that are given, too."""
-        return self._inputs
-
-    @property
-    def known_inputs(self) -> tuple[str, ...] | None:
-        """The same, if they are the user's."""
-        return self._known_inputs
-
-    @property
-    def positions(self) -> list[int]:
-        """Where the columns are that are not given."""
-        return self._positions
+        inputs = names or default_names(n_columns)
+        shown = [i for i in range(n_columns) if i not in self.given]
+        members = tuple(tuple(range(i, len(shown) * (lags + 1), len(shown))) for i in range(len(shown)))
+        super().__init__(
+            tuple(inputs[i] for i in shown), members, known=names is not None, inputs=inputs, positions=shown
+        )
 
     @property
     def given_features(self) -> NDArray[np.intp]:
         """Positions, among all features, of the given columns and their past values."""
-        n = len(self._inputs)
+        n = len(self.inputs)
         return np.array([lag * n + i for lag in range(self.lags + 1) for i in sorted(self.given)], dtype=np.intp)
 
     def around(self, reference: Floats) -> "Lagged":
         """The same columns, smoothed around a reference."""
-        return Lagged(self._known_inputs, len(self._inputs), self.lags, self.given, self.smooth, reference, self.step)
+        return Lagged(self.known_inputs, len(self.inputs), self.lags, self.given, self.smooth, reference, self.step)
 
     def read(self, X: Any) -> Reading:
         """A table of consecutive rows; the values before its first row are missing cells."""
         table = read_table(X, min_rows=0)
-        check_width(table, len(self._inputs), self._known_inputs)
+        check_width(table, len(self.inputs), self.known_inputs)
         missing = self.missing(table)
         if table.order is None and missing is not None:
             _warn_about_jumps(missing, self.lags, self.smooth)
         self._warn_if_closer(table.usual_step())
-        names = None if table.names is None else tuple(table.names[i] for i in self._positions)
+        names = None if table.names is None else tuple(table.names[i] for i in self.positions)
         features, cells, shrink = self.stream()(table.array, missing)
         return Reading(features, cells, table.row_labels(), names, table.native, shrink)
 
@@ -166,16 +151,16 @@ class Lagged(Columns):
     def stream(self) -> Arrange:
         """Remembers the last rows, or their smoothed average."""
         if self.smooth is None or self.reference is None:
-            history = History(self.lags, len(self._inputs))
+            history = History(self.lags, len(self.inputs))
             return Arrange(
-                lambda X, missing: Arranged(history.join(X, missing), X[:, self._positions] if self.given else X),
+                lambda X, missing: Arranged(history.join(X, missing), X[:, self.positions] if self.given else X),
                 history,
             )
         smoother, reference = Smoother(self.smooth, self.reference), self.reference
 
         def arrange(X: Floats, missing: Floats | None) -> Arranged:
             rows, shrink = smoother.join(X, missing)
-            return Arranged(rows, (reference + shrink * (rows - reference))[:, self._positions], shrink)
+            return Arranged(rows, (reference + shrink * (rows - reference))[:, self.positions], shrink)
 
         return Arrange(arrange, smoother)
 
@@ -187,8 +172,8 @@ class Lagged(Columns):
         """Present values; of smoothed rows, averages."""
         if reading.shrink is None or self.reference is None:
             return self.decode(features)
-        reference = self.reference[self._positions]
-        return reference + reading.shrink[:, self._positions] * (features - reference)
+        reference = self.reference[self.positions]
+        return reference + reading.shrink[:, self.positions] * (features - reference)
 
 
 class Lags(TransformerMixin, BaseEstimator):

@@ -34,12 +34,12 @@ class Traced(Columns):
         self._link = chain([step for _, step in self.steps], n_columns, len(inner.inputs))
         made_of: dict[tuple[int, ...], list[int]] = {}
         shown = [self._link.sources[i] for i in inner.positions]
-        for sources, members in zip(shown, inner.members, strict=True):
-            made_of.setdefault(tuple(sorted(sources)), []).extend(members)
+        for sources, features in zip(shown, inner.members, strict=True):
+            made_of.setdefault(tuple(sorted(sources)), []).extend(features)
         self._sources = sorted(made_of)
-        self.members = tuple(tuple(sorted(made_of[sources])) for sources in self._sources)
+        members = tuple(tuple(sorted(made_of[own])) for own in self._sources)
         self._columns = self._names_in or default_names(n_columns)
-        self.names = self.known_names = joined_names(self._sources, self._columns)
+        super().__init__(joined_names(self._sources, self._columns), members, known=True)
         if len(self.names) == 1 and n_columns > 1:
             self.obstacle = _obstacle(self.steps)
 

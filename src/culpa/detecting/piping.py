@@ -22,7 +22,6 @@ from culpa.detecting.detector import PCADetector
 from culpa.detecting.watching import WatchesRows
 from culpa.fitted import FittedDetector
 from culpa.models.blocks import BlockMoments
-from culpa.models.margins import EmpiricalMargins
 from culpa.scores.agreement import refuse_difference, rounding
 
 _PROBES = np.array([0.0, 1.0, -0.5, 0.25, 2.0])  # outputs that show whether the way back is a straight line
@@ -219,7 +218,6 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
     if model.margins is None:
         new = replace(new, centre=shift + stretch * model.centre, scale=stretch * model.scale)
     else:  # which lead to the same normal scores
-        assert isinstance(model.margins, EmpiricalMargins)
         new = replace(new, margins=model.margins.moved(shift, stretch))
     names = [outputs.names[i] for i in shown]
     own = {

@@ -26,7 +26,7 @@ from culpa._core.progress import as_progress
 from culpa._core.types import Floats, TableT
 from culpa._core.validation import default_names, feature_positions
 from culpa._core.warning import warn
-from culpa.columns import Columns, Hidden, Opened, Reading
+from culpa.columns import Columns, Reading, View
 from culpa.columns.groups import complete_groups, without_given
 from culpa.explaining.explanation import Explanation
 from culpa.explaining.one_pass import OnePass
@@ -136,7 +136,7 @@ class Explainer(CopiedInUse):
     def _hide(self, given: list[int]) -> None:
         """Columns that are given are no players."""
         self._given = self.columns.features_of(set(given))
-        self.columns = Hidden(self.columns, given)
+        self.columns = View.without(self.columns, given)
         if not self.columns.names:
             raise ValueError("given names all features: at least one must be left to blame.")
 
@@ -293,7 +293,7 @@ def _columns(model: FittedModel, features: Any, groups: Any, given: Any, upstrea
         for name in ([names] if isinstance(names, str) else names)
     ]
     n_features = model.standard.n_features
-    columns = Opened.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
+    columns = View.for_names(model.columns, model.feature_names or default_names(n_features), wanted)
     if columns.obstacle:
         raise TypeError(
             f"{columns.obstacle}, so culpa cannot tell which column a feature comes from. Use a ColumnTransformer "

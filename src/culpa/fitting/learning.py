@@ -41,7 +41,7 @@ from culpa.models import PPCA, Estimator, FittedModel, LatentGaussian, Moments, 
 from culpa.models.blocks import BlockMoments, block_sizes
 from culpa.models.components import ComponentChoice, choose_components
 from culpa.models.context import Context
-from culpa.models.margins import EmpiricalMargins
+from culpa.models.margins import Margins
 from culpa.models.moments import mean_and_spread, spread
 from culpa.models.normal_range import NormalRange
 from culpa.models.student import unweighted_gaussian
@@ -77,7 +77,7 @@ class _Prepared(NamedTuple):
     mean: Floats
     scale: Floats
     context: Context | None
-    margins: EmpiricalMargins | None
+    margins: Margins | None
 
     @property
     def standard(self) -> Floats:
@@ -211,7 +211,7 @@ class Recipe:
 
     def _prepare(self, X: Floats) -> "_Prepared":
         """Rows on their way to a model: normal scores, adjusted to the context, with mean and scale."""
-        margins = EmpiricalMargins.of(X) if self.settings.model == "copula" else None
+        margins = Margins.of(X) if self.settings.model == "copula" else None
         raw = X = X if margins is None else margins.to_normal(X)
         context = Context.of_rows(X, self.columns.given_features) if self.columns.given else None
         X = X if context is None else context.adjust(X)

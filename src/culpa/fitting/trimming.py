@@ -1,7 +1,7 @@
 """Dirty training data: rows that look abnormal under the model that was fitted to them."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from culpa._core.types import Floats, Mask
 from culpa._core.validation import frame_like
 from culpa.models import FittedModel
 from culpa.scores.limits import Limits
+
+if TYPE_CHECKING:
+    from culpa.fitting.learning import Learned
 
 _ROWS_PER_CHUNK = 1 << 16
 _MOST_REFITS = 20
@@ -46,25 +49,15 @@ def _spe_and_t2_in_modes(model: FittedModel, X: Floats, confidence: float) -> tu
     return result[0], result[1], result[2]
 
 
-class HasModel(Protocol):
-    """The outcome of a fit."""
-
-    @property
-    def model(self) -> FittedModel:
-        """What was learned."""
-        ...
-
-
-Fit = TypeVar("Fit", bound=HasModel)
-
-
-def fit_without_worst(fit: Callable[[Floats], Fit], X: Floats, trim: float, confidence: float) -> tuple[Fit, Mask]:
+def fit_without_worst(
+    learn: Callable[[Floats], "Learned"], X: Floats, trim: float, confidence: float
+) -> "tuple[Learned, Mask]":
     """Fit to all rows, then again and again to the share 1 - trim that looked least abnormal, until these stay the same.
 
     Returns the last fit and which rows it used.
     """
     kept = np.ones(len(X), dtype=bool)
-    found = fit(X)
+    found = learn(X)
     n_worst = int(trim * len(X))
     for _ in range(_MOST_REFITS if n_worst else 0):
         excess = spe_and_t2(found.model, X, confidence)[2]
@@ -74,7 +67,7 @@ def fit_without_worst(fit: Callable[[Floats], Fit], X: Floats, trim: float, conf
         if (again == kept).all():
             break
         kept = again
-        found = fit(X[kept])
+        found = learn(X[kept])
     return found, kept
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from culpa._core.types import Array, Floats, Positions
 from culpa.games.game import Axes, Game
 from culpa.models import LatentGaussian
-from culpa.models.distribution import Expecting
+from culpa.models.draws import Expecting
 
 
 class Scored(Protocol):

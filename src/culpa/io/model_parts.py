@@ -22,7 +22,7 @@ from culpa.models import PPCA, Distribution, LatentGaussian, LatentMixture, Mixt
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice
 from culpa.models.context import Context
-from culpa.models.margins import EmpiricalMargins
+from culpa.models.margins import Margins
 from culpa.models.normal_range import NormalRange
 from culpa.models.normal_signals import NormalSignals
 from culpa.models.scatter import Scatter
@@ -61,7 +61,7 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     kept |= {f"limits.{name}": _arrays_of_scores(tail) for name, tail in fitted.limits.tails.items()}
     if context is not None:
         kept["context"] = {name: getattr(context, name) for name in _CONTEXT}
-    if isinstance(model.margins, EmpiricalMargins):
+    if model.margins is not None:
         kept["margins"] = model.margins.to_arrays()
     if forms is not None:
         kept["forms"] = forms.to_arrays()
@@ -132,10 +132,11 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     centre, scale = arrays["mean"] + arrays["scale"] * ppca.mean_, arrays["scale"]
     model = ppca.scaled(centre, scale, columns, _context(part_of(arrays, "context"), columns, len(centre)))
     model = replace(model, mode_units=part_of(modes, "units")) if modes else model
-    if margins := part_of(arrays, "margins"):
-        model = replace(model, margins=EmpiricalMargins.from_arrays(margins))
-        if not cast(EmpiricalMargins, model.margins).are_increasing:
+    if of_margins := part_of(arrays, "margins"):
+        margins = Margins.from_arrays(of_margins)
+        if not margins.are_increasing:
             raise ModelFileError("the margins of the copula do not increase.")
+        model = replace(model, margins=margins)
     if header["features"] is not None:
         ppca.feature_names_in_ = np.array(model.feature_names, dtype=object)
     rows = header["limits"]["rows"]

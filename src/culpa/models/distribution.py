@@ -10,7 +10,7 @@ and every expectation is a mean over modes with these weights: E[f(x) | x_S] = s
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,19 +22,6 @@ from culpa._core.types import Floats
 
 if TYPE_CHECKING:
     from culpa.models.latent import LatentGaussian
-
-
-class Expecting(Protocol):
-    """What knows what to expect of some features given others. `culpa.models.draws.NormalRows` and distributions do."""
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        ...
-
-    def expected(self, X: Floats, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
-        """What the other observed features imply each feature, or each block of features, should have been."""
-        ...
 
 
 @entered

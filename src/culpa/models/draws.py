@@ -116,6 +116,9 @@ class NormalRows(CopiedInUse):
         return self.to_user(drawn.reshape(len(X), -1, self.n_features), X)
 
 
+Expecting = Distribution | NormalRows  # what knows what to expect of some features given others
+
+
 class _Part(NamedTuple):
     """What one mode says about rows of which some features are known."""
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import special
@@ -31,18 +31,6 @@ _TAIL_SHARE, _FEWEST_IN_TAIL = 0.05, 5  # training values that a tail is fitted 
 _HEAVIEST = 0.9  # shape
 _CERTAIN = 10  # values by which the shape of a tail is drawn towards 0, that of an exponential tail
 _LARGEST = np.finfo(np.float64).max / 4
-
-
-class Margins(Protocol):
-    """Increasing functions from the values of columns to normal scores."""
-
-    def to_normal(self, X: Floats) -> Floats:
-        """Normal scores of rows, (n, d); NaN stays NaN."""
-        ...
-
-    def to_user(self, Z: Floats) -> Floats:
-        """Rows that have these normal scores."""
-        ...
 
 
 class Tail(NamedTuple):
@@ -136,12 +124,12 @@ class Margin:
 
 
 @dataclass(frozen=True, eq=False)
-class EmpiricalMargins(CopiedInUse):
+class Margins(CopiedInUse):
     """The margins of all features, from training rows.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).exponential(size=(1000, 1))
-    >>> margins = EmpiricalMargins.of(X)
+    >>> margins = Margins.of(X)
     >>> margins.to_normal(np.array([[np.log(2.0)], [100.0]])).round(1)  # about the median, and far beyond all rows
     array([[-0.1],
            [ 6.1]])
@@ -162,9 +150,9 @@ class EmpiricalMargins(CopiedInUse):
         """Rows that have these normal scores."""
         return self._applied([margin.to_user for margin in self.margins], Z)
 
-    def moved(self, shift: Floats, stretch: Floats) -> "EmpiricalMargins":
+    def moved(self, shift: Floats, stretch: Floats) -> "Margins":
         """The margins of ``shift`` plus ``stretch`` times the values."""
-        return EmpiricalMargins(tuple(map(Margin.moved, self.margins, shift.tolist(), stretch.tolist())))
+        return Margins(tuple(map(Margin.moved, self.margins, shift.tolist(), stretch.tolist())))
 
     @staticmethod
     def _applied(functions: Sequence[Callable[[Floats], Floats]], rows: Floats) -> Floats:

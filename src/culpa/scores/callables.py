@@ -1,6 +1,7 @@
 """Functions of rows made of whatever the user has: a plain function, a network, an ONNX session, a fitted detector."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ def as_function(thing: Any, argument: str) -> Function:
     """
     kind = type(thing)
     if _is_torch_module(kind):
-        return _TorchFunction(thing)
+        return partial(_of_torch, thing)
     if hasattr(thing, "get_inputs") and hasattr(thing, "run"):
-        return _OnnxFunction(thing)
+        return partial(_of_onnx, thing)
     if callable(thing):
-        return _Plain(thing)
+        return partial(_plain, thing)
     if argument == "reconstruct" and hasattr(thing, "predict"):
-        return _Plain(thing.predict)
+        return partial(_plain, thing.predict)
     raise TypeError(f"{argument} must be a function of rows, a torch module or an ONNX session, got a {kind.__name__}.")
 
 
@@ -36,74 +37,54 @@ def detector_score(model: Any) -> tuple[str, Function] | None:
     """
     name = type(model).__name__
     if hasattr(model, "decision_scores_"):
-        return f"{name} decision_function", _Named(model, "decision_function", 1.0)
+        return f"{name} decision_function", partial(_named, model, "decision_function", 1.0)
     if hasattr(model, "score_samples"):
-        return f"{name} -score_samples", _Named(model, "score_samples", -1.0)
+        return f"{name} -score_samples", partial(_named, model, "score_samples", -1.0)
     return None
 
 
-class SquaredError:
+def squared_error(reconstruct: Function, features: Sequence[int] | None = None, *, mean: bool = False) -> Function:
     """Squared reconstruction error of rows: its sum over features, or its mean."""
-
-    def __init__(self, reconstruct: Function, features: Sequence[int] | None = None, *, mean: bool = False) -> None:
-        self.reconstruct, self.mean = reconstruct, mean
-        self.features = slice(None) if features is None else np.array(features, dtype=np.intp)
-
-    def __call__(self, rows: Floats) -> Floats:
-        """Of each row."""
-        rebuilt = np.asarray(self.reconstruct(rows.copy()), dtype=np.float64)  # which may work in place
-        if rebuilt.shape != rows.shape:
-            raise ValueError(
-                f"reconstruct must return rows of the same shape: it got {rows.shape} and returned {rebuilt.shape}."
-            )
-        squares = (rows - rebuilt)[:, self.features] ** 2
-        return np.asarray(squares.mean(axis=1) if self.mean else squares.sum(axis=1))
+    return partial(_squared_error, reconstruct, slice(None) if features is None else list(features), mean)
 
 
-class _Plain:
+# partial functions of a module, because functions that are defined in functions cannot be pickled
+
+
+def _squared_error(reconstruct: Function, features: list[int] | slice, mean: bool, rows: Floats) -> Floats:
+    rebuilt = np.asarray(reconstruct(rows.copy()), dtype=np.float64)  # which may work in place
+    if rebuilt.shape != rows.shape:
+        raise ValueError(
+            f"reconstruct must return rows of the same shape: it got {rows.shape} and returned {rebuilt.shape}."
+        )
+    squares = (rows - rebuilt)[:, features] ** 2
+    return np.asarray(squares.mean(axis=1) if mean else squares.sum(axis=1))
+
+
+def _plain(function: Function, rows: Floats) -> Any:
     """A function whose result may be a tensor of a library."""
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-
-    def __call__(self, rows: Floats) -> Any:
-        return _as_numpy(self.function(rows))
+    return _as_numpy(function(rows))
 
 
-class _Named:
+def _named(model: Any, method: str, sign: float, rows: Any) -> Any:
     """A method of a fitted estimator, which gets a data frame if it was fitted to one."""
-
-    def __init__(self, model: Any, method: str, sign: float) -> None:
-        self.model, self.method, self.sign = model, method, sign
-
-    def __call__(self, rows: Any) -> Any:
-        return self.sign * np.asarray(getattr(self.model, self.method)(with_names(self.model, rows)))
+    return sign * np.asarray(getattr(model, method)(with_names(model, rows)))
 
 
-class _TorchFunction:
+def _of_torch(module: Any, rows: Floats) -> Any:
     """A torch module, without gradients, in the type and on the device of its parameters."""
+    import torch
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
-
-    def __call__(self, rows: Floats) -> Any:
-        import torch
-
-        like = next(iter(self.module.parameters()), torch.zeros(0, dtype=torch.float64))
-        with torch.no_grad():
-            return _as_numpy(self.module(torch.as_tensor(rows, dtype=like.dtype, device=like.device)))
+    like = next(iter(module.parameters()), torch.zeros(0, dtype=torch.float64))
+    with torch.no_grad():
+        return _as_numpy(module(torch.as_tensor(rows, dtype=like.dtype, device=like.device)))
 
 
-class _OnnxFunction:
+def _of_onnx(session: Any, rows: Floats) -> Any:
     """The first output of an ONNX session with one input."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
-
-    def __call__(self, rows: Floats) -> Any:
-        node = self.session.get_inputs()[0]
-        kind = np.float64 if "double" in node.type else np.float32
-        return self.session.run(None, {node.name: rows.astype(kind)})[0]
+    node = session.get_inputs()[0]
+    kind = np.float64 if "double" in node.type else np.float32
+    return session.run(None, {node.name: rows.astype(kind)})[0]
 
 
 def _as_numpy(result: Any) -> Any:

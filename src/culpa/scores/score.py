@@ -15,7 +15,7 @@ from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Mask, Positions
 from culpa.games import Game
 from culpa.models import FittedModel
-from culpa.models.distribution import Expecting
+from culpa.models.draws import Expecting
 
 if TYPE_CHECKING:
     from culpa.scores.quadratic import QuadraticForm, QuadraticScore

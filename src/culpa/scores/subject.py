@@ -19,7 +19,7 @@ from culpa.models.linear_maps import LinearMap, linear_map
 from culpa.models.normal_argument import in_user_units, model_of
 from culpa.scores.agreement import Learned, Unchanged, Witness, witness_of
 from culpa.scores.by_name import score_by_name
-from culpa.scores.callables import Function, SquaredError, as_function, detector_score
+from culpa.scores.callables import Function, as_function, detector_score, squared_error
 from culpa.scores.function import FunctionScore
 from culpa.scores.quadratic import reconstruction_error
 from culpa.scores.score import Score
@@ -108,7 +108,7 @@ def _of_reconstruction(normal: FittedModel, reconstruct: Function, name: str, se
     model = in_user_units(normal)
 
     def score(features: Sequence[int] | None) -> Score:
-        error = SquaredError(reconstruct, features, mean=name == "mse")
+        error = squared_error(reconstruct, features, mean=name == "mse")
         return FunctionScore(name, NormalRows.of(normal), error, seed, model=normal)
 
     return Subject(model, score)
