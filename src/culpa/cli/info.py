@@ -6,7 +6,7 @@ import typer
 
 from culpa.cli import options
 from culpa.cli.command import command
-from culpa.cli.console import count, plain
+from culpa.cli.console import plain
 
 
 @command
@@ -32,36 +32,13 @@ def info(
         _print(about)
 
 
-def _modes(about: dict[str, Any]) -> dict[str, str]:
-    if about["modes"] is None:
-        return {}
-    each = (
-        f"{mode['mode']} ({mode['share']:.0%} of the rows, {count(mode['components'], 'component')})"
-        for mode in about["modes"]
-    )
-    return {"modes": ", ".join(each)}
-
-
 def _print(about: dict[str, Any]) -> None:
     from culpa.columns.units import short_names
+    from culpa.jobs.describing import facts
 
-    past = f" with {count(about['lags'], 'lag')}" if about["lags"] else ""
-    if about["given"]:
-        past += f", given {', '.join(about['given'])}"
-    if about["smooth"] is not None:
-        past += f"; rows smoothed with weight {about['smooth']:g}"
-    explain = "explains" if about["components"] == 1 else "explain"
-    model = about["model"]
-    if about["degrees_of_freedom"] is not None:
-        model += f" with {about['degrees_of_freedom']:.3g} degrees of freedom"
-    lines = {
-        "trained on": f"{about['rows']:,.0f} rows, {len(about['features'])} features{past}",
-        "components": f"{about['components']}, which {explain} {about['explained_variance']:.1%} of the variance",
-        **_modes(about),
+    lines = facts(about) | {
         "score": f"{about['statistic']}, flagged above {about['limit']:.6g} "
         f"({about['limit_kind']}, {about['confidence']:.4g})",
-        "false alarms": about["false_alarms"] or "not known, because the limit is a formula",
-        "model": f"{model}, noise x{about['noise']:g}, shrinkage {about['shrinkage']:g}",
         "blame": f"{about['game']} game, features ranked by {about['ranking']}",
         "explainer": about["explainer"],
         "format": f"{about['format']}, written by culpa {about['culpa']}",

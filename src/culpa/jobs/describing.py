@@ -1,11 +1,13 @@
 """What a model file holds, for people: the facts, and what looks odd about them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from culpa._core.version import __version__
+from culpa._core.words import count, share
 from culpa.fitted import FittedDetector
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, groups_to_suggest, oddities, rate_in_words, ties_in_words
 from culpa.io.model_container import FORMAT
@@ -16,12 +18,6 @@ def describe(path: Path) -> dict[str, Any]:
     """Read a model file and say what it is."""
     fitted, header = open_model(path)
     return describe_detector(fitted, header["format"], header["culpa"])
-
-
-def noise_variance(fitted: FittedDetector) -> float:
-    """Of the model; with modes, the mean of theirs."""
-    standard = fitted.model.standard
-    return float(standard.weights @ [float(mode.noise_variance) for mode in standard.modes])
 
 
 def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
@@ -50,6 +46,7 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
     correlation that joins them, and ``suggestions`` the same in words.
     """
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
+    standard = fitted.model.standard
     mean, std = fitted.model.centre, np.sqrt(ppca.sample_.diagonal) * fitted.model.scale
     if fitted.model.margins is not None:
         mean, std = fitted.model.usual, fitted.model.usual_spread
@@ -65,7 +62,7 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         "degrees_of_freedom": fitted.degrees_of_freedom,
         "components": fitted.n_components,
         "explained_variance": float(fitted.ppca.explained_variance_ratio_.sum()),
-        "noise_variance": noise_variance(fitted),
+        "noise_variance": float(standard.weights @ [float(mode.noise_variance) for mode in standard.modes]),
         "modes": describe_modes(fitted),
         "scaled": fitted.settings.scale,
         "lags": fitted.columns.lags,
@@ -88,4 +85,26 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         "suggestions": ties_in_words(fitted),
         "explainer": "not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
         "warnings": oddities(fitted, ON_THE_COMMAND_LINE),
+    }
+
+
+def facts(about: Mapping[str, Any]) -> dict[str, str]:
+    """The model in words, by subject, from what `describe_detector` says."""
+    past = f" with {count(about['lags'], 'lag')}" if about["lags"] else ""
+    past += f", given {', '.join(about['given'])}" if about["given"] else ""
+    past += f"; rows smoothed with weight {about['smooth']:g}" if about["smooth"] is not None else ""
+    modes = [
+        f"{mode['mode']} ({share(mode['share'])} of the rows, {count(mode['components'], 'component')})"
+        for mode in about["modes"] or ()
+    ]
+    explain = "explains" if about["components"] == 1 else "explain"
+    tails = about["degrees_of_freedom"]
+    return {
+        "trained on": f"{about['rows']:,.0f} rows, {len(about['features'])} features{past}",
+        "components": f"{about['components']}, which {explain} {share(about['explained_variance'])} of the variance",
+        **({"modes": ", ".join(modes)} if modes else {}),
+        "false alarms": about["false_alarms"] or "not known, because the limit is a formula",
+        "model": about["model"]
+        + ("" if tails is None else f" with {tails:.3g} degrees of freedom")
+        + f", noise x{about['noise']:g}, shrinkage {about['shrinkage']:g}",
     }

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.version import __version__
-from culpa._core.words import count, share
+from culpa._core.words import share
 from culpa.fitted import FittedDetector
-from culpa.jobs import describe_detector
+from culpa.jobs.describing import describe_detector, facts
 from culpa.plots.content import Components, Loadings, Statistic
 from culpa.plots.text import TITLES
 from culpa.report.phrases import numbers
@@ -30,29 +30,20 @@ def model_page(
     """
     about = describe_detector(fitted)
     shown = Loadings.of(fitted.model.in_mode(0), n_components=_COMPONENTS, max_features=_FEATURES)
+    loadings = [fitted.model.in_mode(mode).gaussian.loadings for mode in range(fitted.model.n_modes)]
     likelihood = Components.of_fitted(fitted)
     left_out = [] if about["modes"] is None else ["mode 1"]
     if about["components"] > _COMPONENTS:
         left_out.append(f"first {_COMPONENTS} of {about['components']} components")
     if shown.n_other:
         left_out.append(f"{len(shown.names)} of {len(about['features'])} features, those that vary most with them")
-    explain = "explains" if about["components"] == 1 else "explain"
-    own = {
-        "trained on": f"{about['rows']:,.0f} rows of {len(about['features'])} features",
-        **_modes(about),
-        "components": f"{about['components']}, which {explain} {share(about['explained_variance'])} of the variance",
-        "distribution": about["model"]
-        if about["degrees_of_freedom"] is None
-        else f"{about['model']}, {about['degrees_of_freedom']:.3g} degrees of freedom",
+    own = facts(about) | {
         "noise variance": f"{about['noise_variance']:.6g}",
         "columns scaled": "to standard deviation 1" if about["scaled"] else "no",
-        "given": ", ".join(about["given"]) or "nothing",
-        "smoothing": "none" if about["smooth"] is None else f"weight {about['smooth']:g}",
         "statistic": f"{TITLES[about['statistic']]}, flagged above {about['limit']:.6g}",
         "limit": _limit_in_words(fitted),
-        "false alarms": about["false_alarms"] or "not known, because the limit is a formula",
         "parameters": ", ".join(f"{name}={value!r}" for name, value in vars(fitted.settings).items()),
-        "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *_loadings(fitted)),
+        "fingerprint of the model": fingerprint(fitted.model.centre, fitted.model.scale, *loadings),
     }
     return {
         "features": [feature | {"unit": unit} for feature, unit in zip(about["features"], units, strict=True)],
@@ -73,22 +64,6 @@ def model_page(
 def fact(name: str, value: str, note: str = "") -> dict[str, str]:
     """A name, what it is, and perhaps a remark."""
     return {"name": name, "value": value, "note": note}
-
-
-def _modes(about: dict[str, Any]) -> dict[str, str]:
-    """Share of the rows and components of each mode; nothing where modes are not told apart."""
-    if about["modes"] is None:
-        return {}
-    each = (
-        f"mode {mode['mode']}: {share(mode['share'])} of the rows, {count(mode['components'], 'component')}"
-        for mode in about["modes"]
-    )
-    return {"operating modes": "; ".join(each)}
-
-
-def _loadings(fitted: FittedDetector) -> list[NDArray[np.float64]]:
-    """Of all modes."""
-    return [fitted.model.in_mode(mode).gaussian.loadings for mode in range(fitted.model.n_modes)]
 
 
 def _explained(fitted: FittedDetector) -> NDArray[np.float64]:
