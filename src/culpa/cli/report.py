@@ -57,17 +57,7 @@ def report(
     from culpa.report import report_on
 
     with console.progress_bar(source, quiet=rows.quiet) as told:
-        made = report_on(
-            detector,
-            source,
-            time=time,
-            id=id,
-            progress=told.rows,
-            report=told.warning,
-            note=told.step,
-            title=title,
-            **grouping.grouping(),
-        )
+        made = report_on(detector, source, time=time, id=id, told=told, title=title, **grouping.grouping())
     if target is None:
         sys.stdout.write(made.to_json() if as_json else made.to_html())
     else:

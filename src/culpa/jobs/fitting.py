@@ -24,7 +24,7 @@ from culpa.detecting.detector import PCADetector
 from culpa.detecting.pieces import fit_moments
 from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, oddities
 from culpa.io.tables import Batch, Source, TableError
-from culpa.jobs.batches import ADVICE, NOBODY, Listener
+from culpa.jobs.batches import ADVICE, NOBODY, Listener, in_memory
 from culpa.jobs.following import Following, lagged, with_past
 from culpa.models import Moments
 from culpa.models.blocks import BlockGatherer, BlockMoments
@@ -146,10 +146,8 @@ def _fit_whole(job: _Job) -> list[str]:
     detector, source, features, progress = job.detector, job.source, job.features, job.told.rows
     remembers = bool(detector.lags or detector.smooth)
     following = Following(source, getattr(source, "time", None) if remembers else None)
-    batches = _held_batches(following, features, progress)
-    X = np.concatenate([np.empty((0, len(features))), *(batch.X for batch in batches)])
-    places = np.concatenate([np.empty(0, dtype=np.int64), *(batch.rows for batch in batches)])
-    missing = np.concatenate([np.zeros(0), *(batch.missing for batch in batches if batch.missing is not None)])
+    X, order = in_memory(_held_batches(following, features, progress), len(features))
+    places, missing = order.places, order.missing
     if job.complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(

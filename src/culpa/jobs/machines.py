@@ -20,7 +20,7 @@ from culpa._core.warning import without_warnings
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import detector_to_bytes, fitted_from_bytes
-from culpa.jobs.batches import joined
+from culpa.jobs.batches import in_memory, joined
 from culpa.jobs.following import Following
 from culpa.jobs.incident_stream import incident_schema, incidents
 from culpa.jobs.record_batches import THE_TABLE, RecordBatches, RecordBatchScorer, to_record_batch
@@ -111,10 +111,8 @@ def machine_fits(
     """
     for machine in by_machine(batches, by):
         following = Following(RecordBatches(machine.batches, _named(by, machine.key)), time)
-        rows = list(following.batches(names))
-        X = np.concatenate([np.empty((0, len(names))), *(batch.X for batch in rows)])
-        missing = np.concatenate([np.zeros(0), *(batch.missing for batch in rows if batch.missing is not None)])
-        order = RowOrder(missing, step=following.found)
+        X, order = in_memory(list(following.batches(names)), len(names))
+        order = RowOrder(order.missing, step=following.found)
         found: dict[str, Any] = {"model": None, "rows": len(X), "limit": None, "error": None}
         try:
             detector = _fit(Table(X, names, order=order), options)

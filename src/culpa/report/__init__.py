@@ -5,17 +5,19 @@ import json
 from pathlib import Path
 from typing import Any, Unpack
 
+import pandas as pd
+
 from culpa._core.files import write_whole
 from culpa._core.markup import frame
 from culpa._core.validation import Table
 from culpa.explaining.options import ReportOptions
 from culpa.fitted import FittedDetector
-from culpa.io.tables import Source
-from culpa.jobs import Summary
+from culpa.io.tables import Batch, Source, TableError
+from culpa.jobs.batches import NOBODY, Listener, Summary, in_memory, judged_batches
+from culpa.jobs.following import Following, advice_on_order, time_of
 from culpa.monitoring.incidents import Search
-from culpa.monitoring.times import Times
+from culpa.monitoring.times import Times, read_times, saying_utc
 from culpa.report.content import content
-from culpa.report.from_table import content_of_table
 from culpa.report.page import to_json, to_page
 
 __all__ = ["Report", "make_report", "report_on"]
@@ -101,6 +103,42 @@ def make_report(
     return Report(content(fitted, table, search, **how))
 
 
-def report_on(fitted: FittedDetector, source: Source, **options: Any) -> Report:
-    """A report on a table in a file; options are those of `culpa.report.from_table.content_of_table`."""
-    return Report(content_of_table(fitted, source, **options))
+def report_on(
+    fitted: FittedDetector,
+    source: Source,
+    *,
+    time: str | None = None,
+    id: str | None = None,
+    told: Listener = NOBODY,
+    **options: Any,
+) -> Report:
+    """A report on all rows of a table in a file or a pipe; ``time`` and ``id`` are columns with their times and names."""
+    carried = list(dict.fromkeys(name for name in (time, id) if name is not None))
+    columns, timed = fitted.columns, time is not None
+    ordered = Following(source, time or time_of(source, columns), timed, report=told.warning, step=columns.step)
+    batches, n = list[Batch](), 0
+    for batch in judged_batches(fitted, ordered, carried, told.warning):
+        batches.append(batch)
+        told.rows(n := n + len(batch.rows))
+    if text := ordered.about_steps():
+        told.warning(text)
+    if not n:
+        raise TableError(f"{source.name}: there are no rows to report on.")
+    X, order = in_memory(batches, len(columns.inputs))
+    joined = {
+        name: pd.concat([pd.Series(batch.carried[name]) for batch in batches], ignore_index=True) for name in carried
+    }
+    index = pd.Index(order.places if id is None else joined[id])
+    table = Table(X, columns.known_inputs, pd.DataFrame(index=index), order)
+    times = [batch.times() for batch in batches if timed and batch.times is not None]
+    told.step("explaining")
+    try:
+        if len({str(getattr(piece, "tz", None)) for piece in times}) > 1:  # the UTC offset changed
+            times = [piece.tz_convert("UTC") for piece in times]
+        known = times[0].append(times[1:]) if times else None
+        when = known if known is not None or time is None else read_times(joined[time], time)
+        when = saying_utc(when, joined[time]) if time is not None else when
+        search = Search.taken_from(options, when, time or "time")
+        return Report(content(fitted, table, search, source=source.name, **options))
+    except ValueError as error:
+        raise TableError(f"{source.name}: {error}{advice_on_order(error)}") from None
