@@ -82,7 +82,8 @@ def test_the_estimate_of_a_fit_is_about_right(monkeypatch, shape):
 
 def test_a_table_that_is_held_is_refused_while_it_is_read(monkeypatch, tmp_path):
     from culpa.io.tables import Options, open_source
-    from culpa.jobs import fit, fitting
+    from culpa.jobs import fitting
+    from culpa.jobs.fitting import fit
 
     X = np.random.default_rng(0).normal(size=(3000, 4))
     path = tmp_path / "rows.csv"

@@ -13,7 +13,7 @@ from culpa.calibration.plan import Plan, windows_of
 from culpa.cli import app
 from culpa.datasets import make_plant
 from culpa.io.tables.table import Batch
-from culpa.jobs import sample
+from culpa.jobs.fitting import sample
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from culpa import PCADetector
 from culpa.io.tables import open_sink
-from culpa.jobs import explain
+from culpa.jobs.answers import explain
 from culpa.jobs.record_batches import RecordBatches
 
 pa = pytest.importorskip("pyarrow")

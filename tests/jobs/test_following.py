@@ -12,7 +12,9 @@ from command_line import run
 import culpa
 from culpa import PCADetector
 from culpa.io.reading import Options
-from culpa.jobs import Listener, incidents, score
+from culpa.jobs.answers import score
+from culpa.jobs.batches import Listener
+from culpa.jobs.incident_stream import incidents
 from culpa.report import report_on
 
 NAMES = list("abcd")

@@ -6,8 +6,8 @@ from partitions import NAMES, plant
 
 from culpa import PCADetector
 from culpa.io.model_file import detector_from_bytes
-from culpa.jobs import by_machine, machine_fits, machine_incidents, machine_scores
 from culpa.jobs.incident_stream import incident_schema
+from culpa.jobs.machines import by_machine, machine_fits, machine_incidents, machine_scores
 from culpa.monitoring.incidents import as_columns
 
 

@@ -4,7 +4,8 @@ from partitions import NAMES, Partitions, plant
 
 from culpa import PCADetector
 from culpa.detecting.pieces import fit_moments
-from culpa.jobs import HashedPlaces, OrderedPlaces, calibrate_partitions, fit_partitions, partitioned
+from culpa.jobs import HashedPlaces, OrderedPlaces, fit_partitions, partitioned
+from culpa.jobs.partitioned import calibrate_partitions
 from culpa.models import Moments
 from culpa.models.blocks import BlockMoments
 

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from culpa import PCADetector, jobs
+from culpa import PCADetector
 from culpa.io.tables import Batch, TableError
+from culpa.jobs.updating import update
 
 
 def source(*parts):
@@ -27,10 +28,10 @@ def test_a_table_that_fails_in_its_second_batch_is_not_learned():
     detector = PCADetector().fit(X)
     limit, core = detector.limit_, detector.fitted
     with pytest.raises(TableError, match="cells are missing"):
-        jobs.update(detector, source(more, bad))
+        update(detector, source(more, bad))
     assert detector.fitted is core
     assert (detector.limit_, detector.model_.n_samples_) == (limit, 200)
-    done = jobs.update(detector, source(more, more))
+    done = update(detector, source(more, more))
     assert (done.rows, detector.model_.n_samples_) == (200, 400)
 
 
@@ -41,7 +42,7 @@ def test_the_limit_does_not_depend_on_the_portions_in_which_rows_arrive(forget):
     limits = []
     for size in (300, 7, 1):
         detector = PCADetector().fit(X)
-        jobs.update(detector, source(*np.split(more, range(size, 300, size))), forget=forget)
+        update(detector, source(*np.split(more, range(size, 300, size))), forget=forget)
         limits.append(detector.limit_)
     assert limits[0] == limits[1] == limits[2]
 
@@ -52,6 +53,6 @@ def test_many_rows_are_learned_in_portions_of_the_same_size(monkeypatch):
     monkeypatch.setattr("culpa.jobs.updating._TOGETHER", 100)
     whole, pieces = PCADetector().fit(X), PCADetector().fit(X)
     for detector, size in ((whole, 250), (pieces, 30)):
-        jobs.update(detector, source(*np.split(more, range(size, 250, size))))
+        update(detector, source(*np.split(more, range(size, 250, size))))
         assert detector.model_.n_samples_ == 5250
     assert whole.limit_ == pieces.limit_

@@ -24,7 +24,9 @@ from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
 from culpa.io.tables import Batch, Options, open_source
 from culpa.io.tables.numbers import Missing
-from culpa.jobs import Listener, fit, fitting
+from culpa.jobs import fitting
+from culpa.jobs.batches import Listener
+from culpa.jobs.fitting import fit
 from culpa.models import Moments
 from culpa.monitoring.fill_values import Codes, Ends, is_code
 

@@ -75,7 +75,8 @@ def calibrate(
     from culpa.calibration.plan import MOST_ROWS, Plan
     from culpa.detecting.detector import PCADetector
     from culpa.io.tables import TableError
-    from culpa.jobs import Listener, check_columns, fit, sample
+    from culpa.jobs.batches import Listener
+    from culpa.jobs.fitting import check_columns, fit, sample
 
     if output is not None:
         options.check_output(output, table.inputs(), force=force)

@@ -33,7 +33,7 @@ def compare(
     culpa compare april.csv may.csv -m plant.culpa --json
     """
     from culpa.io.model_file import load_fitted
-    from culpa.jobs import compare as run
+    from culpa.jobs.comparing import compare as run
 
     fitted = load_fitted(model)
     before, after = tables.open_both(fitted)

@@ -77,7 +77,7 @@ def explain(
         on_spark.answer_new_rows(engine, rows, answer, "explain", {"top": top, "flagged_only": not all}, refused)
         return
     with options.open_job(rows, answer, copies_times=True) as job:
-        from culpa.jobs import explain as work
+        from culpa.jobs.answers import explain as work
 
         carried = job.labels(id)
         tell_reading(job.source, quiet=rows.quiet)

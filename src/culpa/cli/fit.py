@@ -50,7 +50,7 @@ def fit(
     """
     from culpa.detecting.detector import PCADetector
     from culpa.fitting.diagnostics import ties_in_words
-    from culpa.jobs import fit as learn
+    from culpa.jobs.fitting import fit as learn
 
     options.check_output(output, on_spark.paths(table) if engine.is_spark else table.inputs(), force=force)
     if engine.is_spark:

@@ -57,7 +57,7 @@ def incidents(
         on_spark.answer_new_rows(engine, rows, answer, "incidents", arguments, refused)
         return
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
-        from culpa.jobs import incidents as work
+        from culpa.jobs.incident_stream import incidents as work
 
         time = job.source.time
         tell_reading(job.source, quiet=rows.quiet)

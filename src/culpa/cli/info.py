@@ -21,7 +21,7 @@ def info(
     culpa info plant.culpa
     culpa info plant.culpa --json
     """
-    from culpa.jobs import describe
+    from culpa.jobs.describing import describe
 
     about = describe(model)
     if json:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from culpa.detecting.detector import PCADetector
     from culpa.fitted import FittedDetector
     from culpa.io.tables import Sink, Source, TimedTable
-    from culpa.jobs import Listener, Summary
+    from culpa.jobs.batches import Listener, Summary
 
 READING_PANEL = "Reading the table"
 COLUMNS = "Columns"

@@ -43,7 +43,7 @@ def score(
         on_spark.answer_new_rows(engine, rows, answer, "score", {}, {"--fdr": fdr, "--flagged": flagged, "--id": id})
         return
     with options.open_job(rows, answer, copies_times=True) as job:
-        from culpa.jobs import score as work
+        from culpa.jobs.answers import score as work
 
         carried = job.labels(id)
         tell_reading(job.source, quiet=rows.quiet)

@@ -8,7 +8,7 @@ from culpa.cli import console, options
 from culpa.cli.command import Described, command
 
 if TYPE_CHECKING:
-    from culpa.jobs import Update
+    from culpa.jobs.updating import Update
 
 
 @command
@@ -33,7 +33,7 @@ def update(
     culpa update plant.culpa normal_may.csv -o plant.culpa --force
     """
     from culpa.io.model_file import load, save
-    from culpa.jobs import update as run
+    from culpa.jobs.updating import update as run
 
     options.check_output(output, table.inputs(), force=force)  # may be the model, which is replaced when all is done
     detector = load(model)

@@ -147,14 +147,14 @@ def _fit_whole(job: _Job) -> list[str]:
     remembers = bool(detector.lags or detector.smooth)
     following = Following(source, getattr(source, "time", None) if remembers else None)
     X, order = in_memory(_held_batches(following, features, progress), len(features))
-    places, missing = order.places, order.missing
+    places, missing = np.asarray(order.places), order.missing
     if job.complete_only and np.isnan(X).any():
         if detector.lags:
             raise TableError(
                 f"{source.name}: with --lags, each row is also the past of later rows. So --complete-only cannot be "
                 "combined with --trim, --robust, --model or --limit conformal. Leave out one of these options."
             )
-        complete = ~np.isnan(X).any(axis=1)
+        complete = np.asarray(~np.isnan(X).any(axis=1))
         X, places, missing = X[complete], places[complete], missing_between(missing, complete)
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(empty):

@@ -11,7 +11,7 @@ blocks: those are consecutive again.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,20 +39,6 @@ _LEFT_OUT = -1  # block of a line that counts rows that were left out, and the m
 _NUMBERS = pa.list_(pa.float64())
 MOST_ROWS = 200_000  # that are sampled; the rate of a 99% limit is then known to within 0.02% (one standard error)
 _MOST_CELLS = 1 << 24  # 134 MB
-
-
-class Places(Protocol):
-    """Places of rows, which every process finds by itself."""
-
-    @property
-    def order(self) -> str | None:
-        """The column that orders the rows, if there is one."""
-
-    def find(self, X: Floats, order: Floats | None) -> tuple[Integers, Floats]:
-        """Blocks of rows, and numbers that sort the rows of a block.
-
-        ``order`` are their values in the column that orders them.
-        """
 
 
 @dataclass(frozen=True)
@@ -89,6 +75,9 @@ class OrderedPlaces:
                 f"column {self.order!r} orders the rows, but some of its cells are missing. Drop these rows."
             )
         return np.searchsorted(np.array(self.cuts), order, side="right").astype(np.int64), order
+
+
+Places = HashedPlaces | OrderedPlaces  # of rows, which every process finds by itself
 
 
 def hash_rows(X: Floats) -> NDArray[np.uint64]:
@@ -131,14 +120,49 @@ def rows_of(batch: pa.RecordBatch, names: Sequence[str], places: Places, *, comp
     return Rows(X, *places.find(X, order), missing.sum(axis=0).astype(np.float64))
 
 
-@dataclass(frozen=True, eq=False)
-class GatheredMoments:
-    """What all rows add up to: moments of the blocks that have rows, their numbers, and what was left out."""
+@dataclass(frozen=True)
+class MomentsPass:
+    """Sums up the rows of partitions. Its fields are plain, so that any engine can send it to its processes."""
 
-    blocks: BlockMoments
-    ids: Integers
-    n_left_out: int
-    missing: Floats  # by column
+    names: tuple[str, ...]
+    places: Places
+
+    key: ClassVar[str] = "block"  # sums of one block can be merged by a process of its own
+    schema: ClassVar[pa.Schema] = pa.schema(
+        {"block": pa.int32(), "n": pa.int64()} | dict.fromkeys(("reference", "offset", "scatter", "missing"), _NUMBERS)
+    )
+
+    def part(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The sums of some record batches of the table."""
+        sums = Sums(len(self.names))
+        for batch in in_larger_batches(batches):
+            rows = rows_of(batch, self.names, self.places, complete_only=True)
+            sums.leave_out(batch.num_rows - len(rows.X), rows.missing)
+            for k in np.unique(rows.block).tolist():
+                sums.add(k, Moments.of(rows.X[rows.block == k]))
+        yield sums.to_record_batch()
+
+    def merge(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The sums of several parts."""
+        yield Sums(len(self.names)).merged(batches).to_record_batch()
+
+    def read(self, table: pa.Table) -> "Sums":
+        """The sums of all parts."""
+        return Sums(len(self.names)).merged(table.to_batches())
+
+
+class Sums:
+    """Moments of the blocks that have rows, and what was left out: rows, and missing cells by column."""
+
+    def __init__(self, n_features: int) -> None:
+        self.found: dict[int, Moments] = {}
+        self.n_left_out, self.missing = 0, np.zeros(n_features)
+
+    @property
+    def blocks(self) -> BlockMoments:
+        """The blocks in order."""
+        found = tuple(self.found[k] for k in sorted(self.found))
+        return BlockMoments(found or (Moments.of(np.empty((0, len(self.missing)))),))
 
     def check(self, names: Sequence[str], *, complete_only: bool) -> None:
         """Refuse what cannot be learned from, with a sentence that names the column."""
@@ -154,55 +178,15 @@ class GatheredMoments:
         if n < 2:
             raise ValueError(f"at least 2 complete rows are needed to learn from, got {n}.")
 
-
-@dataclass(frozen=True)
-class MomentsPass:
-    """Sums up the rows of partitions. Its fields are plain, so that any engine can send it to its processes."""
-
-    names: tuple[str, ...]
-    places: Places
-
-    key: ClassVar[str] = "block"  # sums of one block can be merged by a process of its own
-    schema: ClassVar[pa.Schema] = pa.schema(
-        {"block": pa.int32(), "n": pa.int64()} | dict.fromkeys(("reference", "offset", "scatter", "missing"), _NUMBERS)
-    )
-
-    def part(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The sums of some record batches of the table."""
-        sums = _Sums(len(self.names))
-        for batch in in_larger_batches(batches):
-            rows = rows_of(batch, self.names, self.places, complete_only=True)
-            sums.leave_out(batch.num_rows - len(rows.X), rows.missing)
-            for k in np.unique(rows.block).tolist():
-                sums.add(k, Moments.of(rows.X[rows.block == k]))
-        yield sums.to_record_batch()
-
-    def merge(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The sums of several parts."""
-        yield _Sums(len(self.names)).merged(batches).to_record_batch()
-
-    def read(self, table: pa.Table) -> GatheredMoments:
-        """What the sums of all parts say."""
-        sums = _Sums(len(self.names)).merged(table.to_batches())
-        moments = tuple(sums.found[k] for k in sorted(sums.found)) or (Moments.of(np.empty((0, len(self.names)))),)
-        ids = np.array(sorted(sums.found), dtype=np.int64)
-        return GatheredMoments(BlockMoments(moments), ids, sums.n_left_out, sums.missing)
-
-
-class _Sums:
-    """Moments by block, and what was left out."""
-
-    def __init__(self, n_features: int) -> None:
-        self.found: dict[int, Moments] = {}
-        self.n_left_out, self.missing = 0, np.zeros(n_features)
-
     def add(self, block: int, part: Moments) -> None:
+        """Add rows of a block."""
         self.found[block] = self.found[block].merge(part) if block in self.found else part
 
     def leave_out(self, n: int, missing: Floats) -> None:
+        """Count rows that were left out, and missing cells."""
         self.n_left_out, self.missing = self.n_left_out + n, self.missing + missing
 
-    def merged(self, batches: Iterable[Any]) -> "_Sums":
+    def merged(self, batches: Iterable[Any]) -> "Sums":
         """With the sums of other processes."""
         d = len(self.missing)
         for line in (line for batch in batches for line in batch.to_pylist()):
@@ -214,6 +198,7 @@ class _Sums:
         return self
 
     def to_record_batch(self) -> pa.RecordBatch:
+        """A line for each block, and one for what was left out."""
         lines: list[dict[str, Any]] = [
             {"block": k, "n": round(each.n), "reference": each.reference, "offset": each.offset}
             | {"scatter": each.scatter.ravel()}
@@ -275,24 +260,9 @@ class RowsPass:
         return rows[here], block[here]
 
 
-class Pass(Protocol):
-    """Work on all partitions of a table. Parts are record batches of ``schema``; those with one ``key`` can be merged."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of a part."""
-
-    @property
-    def key(self) -> str:
-        """The column by which parts may be sent to different processes that merge them."""
-
-    def part(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """What the record batches of a partition say."""
-
-    def merge(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """What several parts say together."""
-
-
+# Work on all partitions of a table. Parts are record batches of its ``schema``. Those with one value in the column ``key``
+# may be sent to different processes that merge them.
+Pass = MomentsPass | RowsPass
 Run = Callable[[Pass], pa.Table]  # returns parts, merged or not
 
 
@@ -315,7 +285,7 @@ def fit_partitions(
 
     def second_pass(recipe: Recipe, learned: Learned, blocks: BlockMoments) -> tuple[Limits, NormalRange]:
         X, block = sample.read(run(sample))
-        starts = np.searchsorted(block, gathered.ids)
+        starts = np.searchsorted(block, sorted(gathered.found))
         return _limits(recipe, learned, blocks, X, starts), _range(learned.model, sample, X)
 
     with one_blas_thread():
