@@ -10,6 +10,7 @@ and every expectation is a mean over modes with these weights: E[f(x) | x_S] = s
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -42,38 +43,59 @@ class Distribution(CopiedInUse, ABC):
         def mean(self) -> Floats:
             """Mean of normal rows, (d,)."""
 
-    @property
-    @abstractmethod
-    def covariance(self) -> Floats:
-        """Covariance of normal rows, (d, d)."""
-
-    @property
-    @abstractmethod
-    def variances(self) -> Floats:
-        """Its diagonal, (d,)."""
-
     @abstractmethod
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
         """The distribution of the rows shift + scale x."""
 
-    @abstractmethod
+    @cached_property
+    def covariance(self) -> Floats:
+        """Covariance of normal rows, (d, d): that within modes, plus that of their means."""
+        offsets = np.array([mode.mean for mode in self.modes]) - self.mean
+        within = sum(weight * mode.covariance for weight, mode in zip(self.weights, self.modes, strict=True))
+        return np.asarray(within + (offsets.T * self.weights) @ offsets)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Its diagonal, (d,)."""
+        offsets = np.array([mode.mean for mode in self.modes]) - self.mean
+        return np.asarray(self.weights @ (np.array([mode.variances for mode in self.modes]) + offsets**2))
+
     def impute(self, X: ArrayLike) -> Floats:
         """The rows with every missing cell at its conditional mean given the observed ones."""
+        X = self._rows(X)
+        missing = np.isnan(X)
+        return np.where(missing, self._average(X, [mode.impute(X) for mode in self.modes]), X) if missing.any() else X
 
-    @abstractmethod
     def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
         """What the other observed features imply each feature should have been, (n, d).
 
         ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
         """
+        X = self._rows(X)
+        result = self.impute(X).copy()
+        for block in blocks or [[i] for i in range(X.shape[1])]:
+            at = list(block)
+            without = X.copy()
+            without[:, at] = np.nan
+            result[:, at] = self.impute(without)[:, at]
+        return result
 
-    @abstractmethod
     def reconstruct(self, X: ArrayLike) -> Floats:
-        """What the model makes of each row; missing cells are filled in."""
+        """What the modes make of each row, weighted by its responsibilities; missing cells are filled in."""
+        X = self._rows(X)
+        return self._average(X, [mode.reconstruct(X) for mode in self.modes])
 
-    @abstractmethod
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
-        """Draw rows."""
+        """Draw rows, each from a mode drawn at random."""
+        rng = np.random.default_rng(seed)
+        which = rng.choice(self.n_modes, size=n_rows, p=self.weights)
+        rows = np.empty((n_rows, self.n_features))
+        for k, mode in enumerate(self.modes):
+            rows[which == k] = mode.sample(int((which == k).sum()), rng)
+        return rows
+
+    def _average(self, X: Floats, of_modes: Sequence[Floats]) -> Floats:
+        return np.asarray(np.einsum("nk,knd->nd", self.responsibilities(X), np.array(of_modes)))
 
     @property
     def n_modes(self) -> int:

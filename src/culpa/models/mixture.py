@@ -3,13 +3,11 @@
 A plant has operating modes, a building has weekdays and weekends. See `culpa.models.distribution`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from culpa._core.border import entered
 from culpa._core.types import Floats
@@ -52,56 +50,6 @@ class LatentMixture(Distribution):
         """Mean over all modes."""
         return np.asarray(self.weights @ np.array([mode.mean for mode in self.modes]))
 
-    @cached_property
-    def covariance(self) -> Floats:
-        """Covariance over all modes: that within modes, plus that of their means."""
-        offsets = np.array([mode.mean for mode in self.modes]) - self.mean
-        within = sum(weight * mode.covariance for weight, mode in zip(self.weights, self.modes, strict=True))
-        return np.asarray(within + (offsets.T * self.weights) @ offsets)
-
-    @cached_property
-    def variances(self) -> Floats:
-        """Of the features, (d,): the diagonal of the covariance."""
-        offsets = np.array([mode.mean for mode in self.modes]) - self.mean
-        return np.asarray(self.weights @ (np.array([mode.variances for mode in self.modes]) + offsets**2))
-
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
         """The distribution of the rows shift + scale x."""
         return replace(self, modes=tuple(mode.mapped(shift, scale) for mode in self.modes))
-
-    def impute(self, X: ArrayLike) -> Floats:
-        """The rows with every missing cell at its conditional mean given the observed ones."""
-        X = np.asarray(X, dtype=np.float64)
-        missing = np.isnan(X)
-        return np.where(missing, self._average(X, [mode.impute(X) for mode in self.modes]), X) if missing.any() else X
-
-    def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
-        """What the other observed features imply each feature should have been, (n, d).
-
-        ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
-        """
-        X = np.asarray(X, dtype=np.float64)
-        result = self.impute(X).copy()
-        for block in blocks or [[i] for i in range(X.shape[1])]:
-            at = list(block)
-            without = X.copy()
-            without[:, at] = np.nan
-            result[:, at] = self.impute(without)[:, at]
-        return result
-
-    def reconstruct(self, X: ArrayLike) -> Floats:
-        """What the modes make of each row, weighted by its responsibilities; missing cells are filled in."""
-        X = np.asarray(X, dtype=np.float64)
-        return self._average(X, [mode.reconstruct(X) for mode in self.modes])
-
-    def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
-        """Draw rows, each from a mode drawn at random."""
-        rng = np.random.default_rng(seed)
-        which = rng.choice(self.n_modes, size=n_rows, p=self.weights)
-        rows = np.empty((n_rows, self.n_features))
-        for k, mode in enumerate(self.modes):
-            rows[which == k] = mode.sample(int((which == k).sum()), rng)
-        return rows
-
-    def _average(self, X: Floats, of_modes: Sequence[Floats]) -> Floats:
-        return np.asarray(np.einsum("nk,knd->nd", self.responsibilities(X), np.array(of_modes)))

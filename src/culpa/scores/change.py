@@ -65,7 +65,7 @@ def moved(score: "QuadraticScore", X: Floats, now: Floats, expected: Floats, blo
 
     NaN where nothing of the block was observed.
     """
-    alone = max(map(len, blocks)) == 1
+    alone = {*map(len, blocks)} == {1}
     if not any_missing(X):
         bending = _wide(score, X) if X.shape[1] > WIDE else Bending.of_root(X, score.root, score.offset, score.matrix)
         result = bending.change(expected - X, blocks, alone=alone)
