@@ -11,24 +11,22 @@ Two settings tie where their 95% intervals overlap. The chosen setting is fitted
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from culpa._core.choices import FaultKind
 from culpa._core.native import emptied
-from culpa._core.parameter import documented, known_keywords
+from culpa._core.parameter import documented, known_keywords, signed
 from culpa._core.parameters import CALIBRATION
-from culpa._core.progress import as_progress
 from culpa._core.types import DataFrame, Floats
 from culpa._core.validation import default_names, frame_like, read_table
 from culpa._core.words import kind_of
 from culpa.calibration.changes import Change, Side, as_columns, changes, with_intervals
 from culpa.calibration.comparison import Outcome, Standing, by_position, compare, n_judged, own_setting, with_own_limit
-from culpa.calibration.evaluation import Progress, Setting
-from culpa.calibration.injection import SIMULTANEOUS_FAULTS, past_of
-from culpa.calibration.plan import FEWEST_ROWS, Plan, windows_of
+from culpa.calibration.evaluation import Setting
+from culpa.calibration.injection import past_of
+from culpa.calibration.plan import FEWEST_ROWS, Plan, PlanOptions, windows_of
 from culpa.detecting.detector import PCADetector
 
 RULE = (
@@ -77,17 +75,13 @@ class Calibration:
 
 @documented(CALIBRATION)
 @known_keywords
+@signed(CALIBRATION)
 def calibrate(
     X: Any,
     detector: PCADetector | None = None,
     *,
     chosen: Sequence[Setting] | None = None,
-    kinds: Sequence[FaultKind] | None = None,
-    at_once: Sequence[int] = SIMULTANEOUS_FAULTS,
-    n_folds: int = 5,
-    n_trials: int = 1800,
-    seed: int = 0,
-    progress: Progress | bool | None = None,
+    **options: Unpack[PlanOptions],
 ) -> PCADetector:
     """Fit the detector that finds culprits best in these normal rows; ``calibration_`` says how well.
 
@@ -120,13 +114,11 @@ def calibrate(
     >>> why = detector.explain(plant.new[detector.predict(plant.new) == -1])
     """
     if isinstance(detector, Pipeline):
-        own = {"chosen": chosen, "kinds": kinds, "at_once": at_once, "n_folds": n_folds, "n_trials": n_trials}
-        options: dict[str, Any] = {**own, "seed": seed, "progress": progress}
-        whole: PCADetector = _calibrate_pipeline(X, detector, partial(calibrate, **options))
+        whole: PCADetector = _calibrate_pipeline(X, detector, partial(calibrate, chosen=chosen, **options))
         return whole
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
-    plan = Plan(chosen, kinds, at_once, n_folds, n_trials, seed, as_progress(progress))
+    plan = Plan(chosen, **options)
     comparable = by_position(detector, table.feature_names())
     calibration = choose(windows_of(table, detector.lags), comparable, plan)
     best = calibrated(detector, calibration.best, table.array.shape[1]).fit(X)

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from culpa._core.parameters import DetectorSettings
+from culpa._core.progress import as_progress
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
 from culpa.calibration.evaluation import (
@@ -102,14 +103,14 @@ def over_folds(
 ) -> tuple[list[list[T]], Estimator]:
     """What ``look`` finds for every setting in every fold, and what estimates means over all trials."""
     found: list[list[T]] = [[] for _ in chosen]
-    sources = []
+    sources, report = [], as_progress(plan.progress)
     given = given_positions(detector, default_names(windows.shape[1]))
     for at, fold in enumerate(plan.folds(windows, detector.lags, given)):
         sources.append(fold.trials.source)
         for k, setting in enumerate(chosen):
             found[k].append(look(setting, fold))
-            if plan.progress is not None:
-                plan.progress((at + (k + 1) / len(chosen)) / plan.n_folds, setting.label)
+            if report is not None:
+                report((at + (k + 1) / len(chosen)) / plan.n_folds, setting.label)
     return found, Estimator(np.concatenate(sources), plan.seed)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from culpa._core.native import emptied
-from culpa._core.parameter import check_keywords, documented
+from culpa._core.parameter import documented, known_keywords, signed
 from culpa._core.parameters import CALIBRATION
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, frame_like, read_table
@@ -67,6 +67,8 @@ class ComponentsByDetection:
 
 
 @documented(CALIBRATION)
+@known_keywords
+@signed(CALIBRATION)
 def components_by_detection(
     X: Any,
     detector: PCADetector | None = None,
@@ -95,7 +97,6 @@ def components_by_detection(
     """
     detector = detector or PCADetector()
     table = read_table(X, min_rows=FEWEST_ROWS, min_features=2)
-    check_keywords(options, CALIBRATION.keywords, "components_by_detection")
     plan = Plan(**options)
     comparable = by_position(detector, table.feature_names())
     found = compare_components(windows_of(table, detector.lags), comparable, plan, numbers)

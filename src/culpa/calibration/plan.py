@@ -40,7 +40,7 @@ class PlanOptions(TypedDict, total=False):
     n_folds: int
     n_trials: int
     seed: int
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Plan:
     n_folds: int = 5
     n_trials: int = 1800
     seed: int = 0
-    progress: Progress | None = None
+    progress: Progress | bool | None = None
 
     def __post_init__(self) -> None:
         CALIBRATION.check({name: value for name, value in vars(self).items() if name in CALIBRATION})

@@ -26,12 +26,12 @@ class Traced(Columns):
 
     def __init__(self, pipeline: Any, inner: Columns) -> None:
         names = getattr(pipeline, "feature_names_in_", None)
-        self.steps = [(name, step) for name, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+        self.steps = steps_of(pipeline)
         self.inner = inner
         self.outputs = output_names(pipeline[:-1])
         self._names_in = None if names is None else tuple(map(str, names))
         n_columns = pipeline.n_features_in_
-        self._link = chain([step for _, step in self.steps], n_columns, len(inner.inputs))
+        self._link = chain(self.steps, n_columns, len(inner.inputs))
         made_of: dict[tuple[int, ...], list[int]] = {}
         shown = [self._link.sources[i] for i in inner.positions]
         for sources, features in zip(shown, inner.members, strict=True):
@@ -41,7 +41,7 @@ class Traced(Columns):
         self._columns = self._names_in or default_names(n_columns)
         super().__init__(joined_names(self._sources, self._columns), members, known=True)
         if len(self.names) == 1 and n_columns > 1:
-            self.obstacle = _obstacle(self.steps)
+            self.obstacle = _obstacle(pipeline)
 
     def at(self, position: int, argument: str) -> int:
         """The column, or those that it is mixed with."""
@@ -53,7 +53,7 @@ class Traced(Columns):
 
     def read(self, X: Any) -> Reading:
         """The table that went into the Pipeline; it may hold texts."""
-        table = Table(self._transform(X), self.outputs, X)
+        table = Table(transformed(self.steps, X, len(self.inner.inputs)), self.outputs, X)
         refuse_infinity(table, "what the Pipeline makes of X")
         inner = self.inner.read(replace(table, names=None))
         reading = replace(inner, cells=self._cells(X), names=self.names, native=X)
@@ -79,14 +79,6 @@ class Traced(Columns):
         single = [known[sources[0]] if len(sources) == 1 else None for sources in self._sources]
         return np.column_stack([unknown if cells is None else cells for cells in single])
 
-    def _transform(self, X: Any) -> Floats:
-        if not len(X):
-            return np.empty((0, len(self.inner.inputs)))
-        rows = for_steps(X)
-        for _, step in self.steps:
-            rows = step.transform(rows)
-        return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
-
     def _cells(self, X: Any) -> Cells:
         """What the table held, for columns on their own."""
         unknown = np.full(len(X), np.nan)
@@ -100,6 +92,21 @@ class Traced(Columns):
         )
 
 
+def steps_of(pipeline: Any) -> list[Any]:
+    """The steps of a Pipeline before its last one, that do anything."""
+    return [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+
+
+def transformed(steps: Sequence[Any], X: Any, n_outputs: int) -> Floats:
+    """What the steps make of a table."""
+    if not len(X):
+        return np.empty((0, n_outputs))
+    rows = for_steps(X)
+    for step in steps:
+        rows = step.transform(rows)
+    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+
+
 def output_names(steps: Any) -> tuple[str, ...] | None:
     """What the steps call their outputs, if all of them do."""
     try:
@@ -108,8 +115,8 @@ def output_names(steps: Any) -> tuple[str, ...] | None:
         return None
 
 
-def _obstacle(steps: Sequence[tuple[str, Any]]) -> str:
-    for name, step in steps:
+def _obstacle(pipeline: Any) -> str:
+    for name, step in pipeline.steps[:-1]:
         if not is_known(step):
             return f"step {name!r} of the Pipeline ({type(step).__name__}) may mix columns"
     return "the Pipeline mixes all columns"

@@ -10,12 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.border import entered
 from culpa._core.copies import CopiedInUse
-from culpa._core.native import for_steps, given_as, to_frame
+from culpa._core.native import given_as, to_frame
 from culpa._core.types import Floats
 from culpa._core.validation import Table, default_names, feature_positions, refuse_infinity
 from culpa._core.words import count, kind_of
 from culpa.columns import Lagged, Reading
-from culpa.columns.pipelines import joined_names, output_names
+from culpa.columns.pipelines import joined_names, output_names, steps_of, transformed
 from culpa.columns.tracing import Link, chain
 from culpa.columns.units import units_in_headers
 from culpa.detecting.detector import PCADetector
@@ -76,7 +76,7 @@ class PipelineDetector(CopiedInUse, WatchesRows):
         self._made: _Made | None = None
 
     def __repr__(self) -> str:
-        return f"<PipelineDetector: {count(len(_steps(self.pipeline)), 'step')} before a PCADetector>"
+        return f"<PipelineDetector: {count(len(steps_of(self.pipeline)), 'step')} before a PCADetector>"
 
     @property
     def outputs(self) -> Outputs:
@@ -110,7 +110,7 @@ class PipelineDetector(CopiedInUse, WatchesRows):
         if len(X) < min_rows:
             raise ValueError(f"X has {count(len(X), 'row')}, but at least {min_rows} are needed.")
         inner, outputs, core = self._now
-        seen = Table(transformed(_steps(self.pipeline), X, len(outputs.names)), outputs.names, native)
+        seen = Table(transformed(steps_of(self.pipeline), X, len(outputs.names)), outputs.names, native)
         refuse_infinity(seen, "what the Pipeline makes of X")
         table = replace(seen, array=outputs.shift + outputs.stretch * seen.array)
         own = inner.values(inner.read(replace(seen, names=inner.columns.known_inputs)))
@@ -144,25 +144,10 @@ class _Made(NamedTuple):
         )
 
 
-def _steps(pipeline: Pipeline) -> list[Any]:
-    """The steps before the detector."""
-    return [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
-
-
-def transformed(steps: Sequence[Any], X: Any, n_outputs: int) -> Floats:
-    """What the steps make of a table."""
-    if not len(X):
-        return np.empty((0, n_outputs))
-    rows = for_steps(X)
-    for step in steps:
-        rows = step.transform(rows)
-    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
-
-
 def outputs_of(pipeline: Pipeline) -> Outputs:
     """Trace the outputs of all steps but the last back to the columns."""
     inner = pipeline[-1].fitted.columns
-    steps = _steps(pipeline)
+    steps = steps_of(pipeline)
     n_in, n_out = pipeline.n_features_in_, len(inner.inputs)
     known = getattr(pipeline, "feature_names_in_", None)
     columns = default_names(n_in) if known is None else tuple(map(str, known))
