@@ -12,7 +12,7 @@ from culpa import Explainer
 def leading(problem: Problem, k: int) -> dict[str, Any]:
     """Coalitions per row, rows that stay uncertain, and how often the first k of the others are those of the reference."""
     explainer = Explainer(problem.detector, method="permutation", tolerance=f"top{k}")
-    model = problem.detector.to_fitted_model()
+    model = problem.detector.fitted.deciding_model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         each = [explainer.explain((row * model.scale + model.centre)[None]) for row in problem.some_rows]

@@ -53,7 +53,7 @@ class Problem:
         if self.d <= 24:
             return shapley.exact(self.game, rows, self.players).values
         explainer = Explainer(self.detector, method="permutation", n_orders=REFERENCE_COALITIONS[self.d], seed=12345)
-        model = self.detector.to_fitted_model()
+        model = self.detector.fitted.deciding_model
         return explainer.shares(rows * model.scale + model.centre).values
 
     def error(self, values: np.ndarray) -> float:

@@ -34,7 +34,7 @@ def large_model() -> dict[str, np.ndarray]:
 
 def arrays_of(problem: Problem) -> dict[str, np.ndarray]:
     """Its model, and rows from all over the test set."""
-    model = problem.detector.to_fitted_model().gaussian
+    model = problem.detector.fitted.deciding_model.gaussian
     rows = problem.rows[np.linspace(0, len(problem.rows) - 1, ROWS).astype(int)]
     return {"loadings": model.loadings, "noise": np.array(model.noise_variance), "rows": rows}
 

@@ -148,53 +148,67 @@ def test_intervals_of_heavy_tails_are_honest():
     assert 0.92 <= shares_covered(*found)[0] <= 0.98
 
 
-@pytest.mark.parametrize("d", [2, 5, 16])
-def test_the_integral_is_exact_with_half_as_many_nodes_as_players(d):
-    """Values of all coalitions of every node, weighted by their probability, are the Shapley values to the last digit."""
-    model, rows = model_and_rows(d, min(3, d - 1), 0)
-    game = Conditional(scores.spe(model))
-    rule = CoalitionRule.first(d, 0)
-    assert len(rule.sizes) == -(-d // 2)
-    from culpa.games.marginals import PlayersAtOnce
+def values_of_alike_features(rows, noise):
+    """T2 under x_i = z + noise: a coalition is worth as much as its size and the sum of its cells say."""
+    d = rows.shape[1]
+    scale = 1 / (d * (d + noise))
+    sizes = np.arange(d)  # of coalitions without a player
 
-    at = PlayersAtOnce(game.marginals, singles(d), rows)
-    members = (np.arange(1 << d)[:, None] >> np.arange(d) & 1).astype(float)
-    r, slope = at.factors(at.known(members), rows, members)
-    contributions = r * slope + at.known(members).constants[:, None, :]
-    size, found = members.sum(axis=1), 0.0
-    for q, weight in zip(*rule.nodes, strict=True):
-        found = found + weight * np.einsum("c,cnk->nk", q**size * (1 - q) ** (d - size), contributions)
-    exact = shapley.exact(game, rows, singles(d)).values
-    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-9 * np.abs(exact).max())
+    def worth(size, first, second):  # from the mean of the sum of cells, and of its square
+        known = 1 + (d - size) / (noise + size)  # the sum of all cells that each cell implies
+        open_ = (d - size) * noise * (1 + (d - size) / (noise + size))
+        return scale * (known**2 * second + open_), first
 
-
-def test_twelve_nodes_are_enough_for_many_players():
-    """Their error is below a tenth of a standard error at a tolerance of 0.1%."""
-    model, rows = model_and_rows(60, 6, 1)
-    explainer = Explainer(model, "mahalanobis", tolerance=0.001)
-    values = [Explainer(model, "mahalanobis", tolerance=0.001, seed=seed).explain(rows).values for seed in range(6)]
-    truth = Explainer(model, "mahalanobis", upstream=None, tolerance=0.0004, seed=99).explain(rows)
-    error = np.linalg.norm(np.mean(values, axis=0) - truth.values, axis=1) / np.linalg.norm(truth.values, axis=1)
-    assert np.median(error) < 0.001
-    assert explainer.chosen.startswith("permutation")
+    values = np.empty_like(rows)
+    for n, row in enumerate(rows):
+        for i, x in enumerate(row):
+            others = np.delete(row, i)
+            first = sizes * others.mean()
+            second = first**2 + sizes * others.var() * (d - 1 - sizes) / (d - 2)
+            joined = worth(sizes + 1, first + x, second + 2 * x * first + x**2)[0]
+            values[n, i] = (joined - worth(sizes, first, second)[0]).mean()
+    return values
 
 
-def test_points_are_spread_evenly_at_every_node():
-    rule = CoalitionRule(20, (64,) * 10, 3)
-    for node, q in enumerate(rule.nodes[0]):
-        means = [rule.members(replicate, node).mean(axis=0) for replicate in range(6)]
-        assert np.abs(np.array(means) - q).max() <= 1 / 64 + 1e-6
-        assert len({mean.tobytes() for mean in means}) > 1 or q * 64 < 1
+@pytest.mark.parametrize(("d", "noise"), [(40, 0.01), (400, 0.01), (400, 1.0)])
+def test_no_bias_where_the_first_features_tell_everything(d, noise):
+    """Contributions then differ from 0 in the smallest coalitions only, which are a tiny part of all."""
+    model, covered = LatentGaussian(np.zeros(d), np.ones((d, 1)), noise), []
+    rows = model.sample(2, 0) + np.sqrt(noise) * np.random.default_rng(0).normal(size=(2, d)) * 3
+    truth = values_of_alike_features(rows, noise)
+    for seed in range(4):
+        why = Explainer(model, "t2", method="permutation", tolerance=0.02, seed=seed).explain(rows)
+        low, high = why.interval(0.99)
+        covered.append((low <= truth) & (truth <= high))
+        assert np.linalg.norm(why.values - truth) <= 0.1 * np.linalg.norm(truth)
+    assert np.mean(covered) >= 0.85  # errors of all features are nearly the same one
 
 
-def test_a_larger_rule_goes_on_where_a_smaller_one_ends():
-    small, large = CoalitionRule(7, (4, 8, 2), 1), CoalitionRule(7, (16, 8, 64), 1)
-    for node in range(3):
-        n = min(small.sizes[node], large.sizes[node])
-        np.testing.assert_array_equal(small.members(2, node)[:n], large.members(2, node)[:n])
+def test_points_are_spread_evenly_in_every_stratum():
+    rule, low = CoalitionRule(20, (64,) * 10, 3), 0.0
+    for stratum, width in enumerate(rule.weights):
+        means = [rule.members(replicate, stratum).mean(axis=0) for replicate in range(6)]
+        assert np.abs(np.array(means) - (low + width / 2)).max() <= 3 / 64
+        assert len({mean.tobytes() for mean in means}) > 1
+        low += width
+    assert low == pytest.approx(1.0)
 
 
-def test_sizes_are_powers_of_two_in_proportion_to_what_nodes_need():
+@pytest.mark.parametrize("sizes", [(1, 2, 4), (4, 4, 4)])
+def test_every_coalition_is_as_likely_as_it_should_be(sizes):
+    """In a random order, the players before the last one are each coalition of a size with the same probability."""
+    n_seeds, counts = 3000, np.zeros(32)
+    for seed in range(n_seeds):
+        rule = CoalitionRule(5, sizes, seed, n_replicates=1)
+        for stratum, weight in enumerate(rule.weights):
+            members = rule.members(0, stratum)
+            np.add.at(counts, members @ (1 << np.arange(5)), weight / len(members) / n_seeds)
+    size = (np.arange(32)[:, None] >> np.arange(5) & 1).sum(axis=1)
+    expected = 1 / 6 / np.array([1, 5, 10, 10, 5, 1])[size]
+    np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(expected.max() / n_seeds) / 2)
+
+
+def test_sizes_are_powers_of_two_in_proportion_to_what_strata_need():
     rule = CoalitionRule.first(40, 0).allocated(np.arange(12.0), 5000)
     assert 5000 <= rule.n_coalitions <= 10_000
     assert all(size & (size - 1) == 0 for size in rule.sizes)

@@ -1,7 +1,7 @@
 """Shapley values from sampled coalitions, for games that know the contributions of all players to a coalition.
 
 `culpa.shapley.rules` says which coalitions, and `culpa.games.marginals` how contributions to one of them are found. The
-first coalitions are tried on reference rows. They show which nodes vary most, and how many coalitions are needed.
+first coalitions are tried on reference rows. They show which strata vary most, and how many coalitions are needed.
 
 Contributions to different coalitions do not add up to the score. What an estimate leaves over goes to the players in
 proportion to their variance over the reference rows. So players whose value is known without error keep it.
@@ -45,7 +45,7 @@ class Tried(NamedTuple):
     """What some coalitions of reference rows say."""
 
     error: float
-    needs: Floats  # (nodes,): how many coalitions each should have, relative to the others
+    needs: Floats  # (strata,): how many coalitions each should have, relative to the others
     shares: Floats  # (players,): of what is left over
 
 
@@ -64,8 +64,8 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         return found if there is None else on_gpu.to_numpy(found)
 
     def _replicated(self, part: Part, rule: CoalitionRule) -> Array:
-        xp, weights = array_namespace(part.rows), rule.nodes[1]
-        found = self._by_node(part, rule, self.settings.progress)
+        xp, weights = array_namespace(part.rows), rule.weights
+        found = self._by_stratum(part, rule, self.settings.progress)
         values = xp.sum(found * as_array_like(weights, part.rows)[None, :, None, None], axis=1)
         gap = as_array_like(self._total(part), part.rows)[None, :] - xp.sum(values, axis=2)
         seen = None if part.seen is None else part.seen[:, np.concatenate(part.players)]
@@ -100,12 +100,12 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         shares = np.where(shares.any(axis=1, keepdims=True), shares, everybody)
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def _by_node(self, part: Part, rule: CoalitionRule, progress: Progress | None = None) -> Array:
-        """Mean contributions at each node, (replicates, nodes, n, players)."""
-        xp, n_nodes = array_namespace(part.rows), len(rule.sizes)
-        tasks = [(replicate, node) for replicate in range(rule.n_replicates) for node in range(n_nodes)]
+    def _by_stratum(self, part: Part, rule: CoalitionRule, progress: Progress | None = None) -> Array:
+        """Mean contributions in each stratum, (replicates, strata, n, players)."""
+        xp, n_strata = array_namespace(part.rows), len(rule.sizes)
+        tasks = [(replicate, stratum) for replicate in range(rule.n_replicates) for stratum in range(n_strata)]
         chunks = row_chunks(part.rows, max(64, _CELLS_PER_CHUNK // part.game.n_features))
-        found = [xp.zeros((rule.n_replicates, n_nodes, 0, len(part.players)), dtype=part.rows.dtype)]
+        found = [xp.zeros((rule.n_replicates, n_strata, 0, len(part.players)), dtype=part.rows.dtype)]
         on_processor = isinstance(part.rows, np.ndarray)
         for done, rows in enumerate(chunks):
             at = _At(part._replace(rows=rows, seen=None if part.seen is None else ~np.isnan(rows)))
@@ -115,7 +115,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
 
             report = part_of(progress, done, len(chunks))
             means = in_threads(mean, tasks, self.settings.n_jobs if on_processor else 1, report)
-            found.append(xp.reshape(xp.stack(means), (rule.n_replicates, n_nodes, *means[0].shape)))
+            found.append(xp.reshape(xp.stack(means), (rule.n_replicates, n_strata, *means[0].shape)))
         return found[1] if len(found) == 2 else xp.concat(found, axis=2)
 
     @cached_property
@@ -124,11 +124,11 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         return self._try(CoalitionRule.first(len(self.players), self.settings.seed))
 
     def _try(self, rule: CoalitionRule) -> Tried:
-        found, weights = np.asarray(self._by_node(self.whole, rule)), rule.nodes[1]
+        found, weights = np.asarray(self._by_stratum(self.whole, rule)), rule.weights
         shares = summarise(np.einsum("k,rknp->rnp", weights, found), rule.n_coalitions)
-        by_node = (weights**2)[:, None, None] * found.var(axis=0, ddof=1)  # (nodes, n, players)
-        in_all = by_node.sum(axis=(0, 2))
-        relative = by_node / np.where(in_all > 0, in_all, 1.0)[:, None]
+        by_stratum = (weights**2)[:, None, None] * found.var(axis=0, ddof=1)  # (strata, n, players)
+        in_all = by_stratum.sum(axis=(0, 2))
+        relative = by_stratum / np.where(in_all > 0, in_all, 1.0)[:, None]
         needs = np.sqrt(np.median(relative.sum(axis=2), axis=1) * np.array(rule.sizes))
         return Tried(relative_error(shares), needs, relative.sum(axis=(0, 1)))
 
@@ -209,15 +209,15 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         """The same numbers as without forms, up to rounding."""
         unit, rule, marginals = unit_of(game, features), self.rule, game.marginals
         assert marginals is not None
-        d, weights = len(unit), rule.nodes[1]
+        d, weights = len(unit), rule.weights
         at = _At(Part(game, unit, list(players), present))
 
         def add(replicate: int) -> tuple[Floats, Floats]:
             matrices, constants = np.zeros((len(players), d, d)), np.zeros(len(players))
-            for node, size in enumerate(rule.sizes):
-                more, constant = at.forms(rule.members(replicate, node))
-                matrices += (weights[node] / size) * more
-                constants += (weights[node] / size) * constant
+            for stratum, size in enumerate(rule.sizes):
+                more, constant = at.forms(rule.members(replicate, stratum))
+                matrices += (weights[stratum] / size) * more
+                constants += (weights[stratum] / size) * constant
             return packed(matrices), constants
 
         parts = in_threads(add, range(rule.n_replicates), self.settings.n_jobs, self.settings.progress)

@@ -4,10 +4,11 @@ A rule has several replicates, each an estimate of its own. Their mean is the re
 error. Points are those of scrambled Sobol sequences, which are spread more evenly than random ones.
 
 *Coalitions.* With each player inside with probability q, the mean contribution of a player to the others' coalitions is a
-polynomial in q, and its integral over q from 0 to 1 is the Shapley value (Owen 1972). The integral is a weighted sum over
-Gauss-Legendre nodes, which is exact with half as many nodes as there are players. At each node, a player is inside where
-its coordinate of a point is below q. Every node of every replicate has a digital shift of its own (an exclusive or with a
-random number), so that replicates are independent.
+function of q, and its mean over q from 0 to 1 is the Shapley value (Owen 1972). The interval is cut into strata, narrow at
+both ends, where the function may be steep. In each of them, q is spread evenly over the points of a sequence, and a player
+is inside where its coordinate of a point is below q. Every other q is mirrored within its share of the stratum, so that
+what is linear in q has no error. Every stratum of every replicate has random numbers of its own for q and for a digital
+shift of the points (an exclusive or), so that replicates are independent, and no estimate is biased.
 
 *Orders.* Players join in the order of a point's coordinates. Every replicate is a scrambled sequence of its own.
 """
@@ -25,15 +26,15 @@ from culpa._core.threads import in_own_thread
 from culpa._core.types import Floats, Mask, Positions
 
 N_REPLICATES = 6
-MOST_NODES = 12  # docs/sampling.md has the error of the integral
+_MOST_STRATA = 12
 _BITS = 30
 _MOST_SOBOL = 21_201  # dimensions
-_SPREAD = (2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 2, 2)  # coalitions at twelve nodes, before anything is known about the game
+_SPREAD = (2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 2, 2)  # coalitions in twelve strata, before anything is known about the game
 
 
 @dataclass(frozen=True)
 class CoalitionRule:
-    """Coalitions of players: so many at each node, in each replicate."""
+    """Coalitions of players: so many in each stratum, in each replicate."""
 
     n_players: int
     sizes: tuple[int, ...]
@@ -43,8 +44,8 @@ class CoalitionRule:
     @classmethod
     def first(cls, n_players: int, seed: int) -> "CoalitionRule":
         """A small rule, to find out how many coalitions are needed."""
-        n_nodes = min(MOST_NODES, max(1, -(-n_players // 2)))
-        at = ((np.arange(n_nodes) + 0.5) * len(_SPREAD) / n_nodes).astype(np.intp)
+        n_strata = min(_MOST_STRATA, max(1, -(-n_players // 2)))
+        at = ((np.arange(n_strata) + 0.5) * len(_SPREAD) / n_strata).astype(np.intp)
         return cls(n_players, tuple(np.array(_SPREAD)[at].tolist()), seed)
 
     @property
@@ -58,20 +59,22 @@ class CoalitionRule:
         return self.n_replicates * len(self.sizes)
 
     @property
-    def nodes(self) -> tuple[Floats, Floats]:
-        """q and weight of each node."""
-        return _nodes(len(self.sizes))
+    def weights(self) -> Floats:
+        """Width of each stratum."""
+        return np.diff(_edges(len(self.sizes)))
 
-    def members(self, replicate: int, node: int) -> Mask:
-        """Coalitions at one node, (size, players)."""
-        points = _net(self.n_players, max(self.sizes), self.seed)[: self.sizes[node]]
-        shift = np.random.default_rng([self.seed, replicate, node]).integers(
-            0, 1 << _BITS, self.n_players, dtype=np.uint32
-        )
-        return np.asarray((points ^ shift) < np.uint32(self.nodes[0][node] * (1 << _BITS)))
+    def members(self, replicate: int, stratum: int) -> Mask:
+        """Coalitions in one stratum, (size, players)."""
+        size, rng = self.sizes[stratum], np.random.default_rng([self.seed, replicate, stratum])
+        shift = rng.integers(0, 1 << _BITS, self.n_players, dtype=np.uint32)
+        at, place = rng.random(), np.arange(size)
+        low, high = _edges(len(self.sizes))[stratum : stratum + 2]
+        q = low + (high - low) * (place + np.where(place % 2, 1 - at, at)) / size
+        points = _net(self.n_players, max(self.sizes), self.seed)[:size] ^ shift
+        return np.asarray(points < (q * (1 << _BITS)).astype(np.uint32)[:, None])
 
     def allocated(self, needs: Floats, total: float) -> "CoalitionRule":
-        """At least ``total`` coalitions, in proportion to what the nodes need; powers of 2, as the points want it."""
+        """At least ``total`` coalitions, in proportion to what the strata need; powers of 2, as the points want it."""
         needs = np.maximum(needs, 1e-9 * needs.max(initial=0.0) + 1e-300)
         each = needs / needs.sum() * total / self.n_replicates
         for more in 2.0 ** np.arange(0.0, 1.01, 0.125):
@@ -92,10 +95,8 @@ class CoalitionRule:
         return CoalitionRule(self.n_players, tuple(sizes.tolist()), self.seed, self.n_replicates)
 
 
-@lru_cache(maxsize=MOST_NODES)
-def _nodes(n_nodes: int) -> tuple[Floats, Floats]:
-    points, weights = np.polynomial.legendre.leggauss(n_nodes)
-    return (points + 1) / 2, weights / 2
+def _edges(n_strata: int) -> Floats:
+    return np.asarray(np.sin(np.pi / 2 * np.arange(n_strata + 1) / n_strata) ** 2)
 
 
 @lru_cache(maxsize=4)
