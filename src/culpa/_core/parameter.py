@@ -84,7 +84,7 @@ class Parameters(Mapping[str, Parameter]):
     def of(cls, owner: str, *described: type) -> "Parameters":
         """From classes with a `value` for each parameter: dataclasses, or typed dictionaries that have it in annotations.
 
-        Their docstrings have one entry per parameter: the name, then an indented line of help, then paragraphs with more.
+        Their docstrings, and those of their bases, have one entry per parameter: the name, then an indented line of help, then paragraphs with more.
 
         >>> from culpa._core.kinds import POSITIVE
         >>> class Described(dict):
@@ -101,7 +101,8 @@ class Parameters(Mapping[str, Parameter]):
         >>> speed.help, speed.more, speed.default
         ('Revolutions per minute.', 'Slow pumps last longer.', 60.0)
         """
-        text = "\n".join(inspect.cleandoc(each.__doc__ or "") for each in described)  # python -OO has none
+        classes = [base for each in described for base in each.__mro__ if base is not object]
+        text = "\n".join(inspect.cleandoc(base.__doc__ or "") for base in classes)  # python -OO has none
         entries = dict(re.findall(r"^(\w+)\n((?:(?: .*)?\n?)+)", text, re.MULTILINE))
         found = {name: known for each in described for name, known in _described_in(each)}
         order = [name for name in entries if name in found] or list(found)

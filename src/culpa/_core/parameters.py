@@ -38,7 +38,42 @@ class _Update:
 
 
 @dataclass(frozen=True)
-class DetectorSettings:
+class _OfModels:
+    """Parameters that all models have.
+
+    noise
+        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
+
+        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
+        rely more on them.
+    shrinkage
+        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
+
+        With n_components = d - 1 the model is the shrunk covariance itself. `culpa.calibrate` can choose the value of a detector.
+    """
+
+    _: KW_ONLY
+    noise: float = value(k.POSITIVE, 1.0)
+    shrinkage: float = value(k.SHARE, 0.0)
+
+
+@dataclass(frozen=True)
+class _OfPPCA(_OfModels):
+    """Parameters of `PPCA` and `StudentPPCA`.
+
+    max_iter
+        Maximum number of steps of expectation-maximisation.
+    tol
+        Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
+    """
+
+    _: KW_ONLY
+    max_iter: int = value(k.whole(1), 1000)
+    tol: float = value(k.NOT_NEGATIVE, 1e-08)
+
+
+@dataclass(frozen=True)
+class DetectorSettings(_OfModels):
     """Parameters of `PCADetector`.
 
     n_components
@@ -114,15 +149,6 @@ class DetectorSettings:
         current row.
 
         Rows must be consecutive. 0.2 is a usual choice. None and 1 judge each row alone.
-    noise
-        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
-
-        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
-        rely more on them.
-    shrinkage
-        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
-
-        With n_components = d - 1 the model is the shrunk covariance itself. `culpa.calibrate` can choose the value.
     game
         Coalition game whose Shapley values explain a score.
 
@@ -158,15 +184,13 @@ class DetectorSettings:
     given: Sequence[str | int] | None = value(k.FEATURES)
     groups: Mapping[str, Sequence[str | int]] | None = value(k.GROUPS, option="group")
     smooth: float | None = value(k.number(above=0, at_most=1))
-    noise: float = value(k.POSITIVE, 1.0)
-    shrinkage: float = value(k.SHARE, 0.0)
     game: choices.GameName = value(default="conditional")
     ranking: choices.Ranking = value(default="shapley")
     noun: str = value(k.text(30), "feature")
 
 
 @dataclass(frozen=True)
-class PPCASettings:
+class PPCASettings(_OfPPCA):
     """Parameters of `PPCA`.
 
     n_components
@@ -174,38 +198,21 @@ class PPCASettings:
 
         For a share, culpa uses the smallest number of components that explains it, at most d - 1 for d features. "mle"
         is Minka's estimate.
-    noise
-        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
-
-        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
-        rely more on them.
-    shrinkage
-        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
-
-        With n_components = d - 1 the model is the shrunk covariance itself.
     method
         How the model is fitted.
 
         "auto" uses the closed form if all rows are complete, and expectation-maximisation ("em") if cells are missing.
-    max_iter
-        Maximum number of steps of expectation-maximisation.
-    tol
-        Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
     n_components: int | float | Literal["mle"] = value(
         k.any_of(*_COUNT_OR_SHARE, k.choice(["mle"])), 0.95, option="components"
     )
     _: KW_ONLY
-    noise: float = value(k.POSITIVE, 1.0)
-    shrinkage: float = value(k.SHARE, 0.0)
     method: choices.FitMethod = value(default="auto")
-    max_iter: int = value(k.whole(1), 1000)
-    tol: float = value(k.NOT_NEGATIVE, 1e-08)
 
 
 @dataclass(frozen=True)
-class StudentSettings:
+class StudentSettings(_OfPPCA):
     """Parameters of `StudentPPCA`.
 
     n_components
@@ -216,32 +223,15 @@ class StudentSettings:
         Degrees of freedom of the Student-t distribution. The fewer, the heavier the tails.
 
         "auto" estimates them, between 3 and 1000.
-    noise
-        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
-
-        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
-        rely more on them.
-    shrinkage
-        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
-
-        With n_components = d - 1 the model is the shrunk covariance itself.
-    max_iter
-        Maximum number of steps of expectation-maximisation.
-    tol
-        Expectation-maximisation stops when a step changes the model by less than this, relative to its size.
     """
 
     n_components: int | float = value(k.any_of(*_COUNT_OR_SHARE), 0.95, option="components")
     _: KW_ONLY
     degrees_of_freedom: float | Literal["auto"] = value(k.any_of(k.number(above=2), k.choice(["auto"])), "auto")
-    noise: float = value(k.POSITIVE, 1.0)
-    shrinkage: float = value(k.SHARE, 0.0)
-    max_iter: int = value(k.whole(1), 1000)
-    tol: float = value(k.NOT_NEGATIVE, 1e-08)
 
 
 @dataclass(frozen=True)
-class MixtureSettings:
+class MixtureSettings(_OfModels):
     """Parameters of `MixturePPCA`.
 
     n_modes
@@ -255,15 +245,6 @@ class MixtureSettings:
         A list needs a fixed number of modes.
     max_modes
         Largest number of modes that n_modes="auto" tries.
-    noise
-        Noise variance of the model, as a multiple of its maximum-likelihood estimate.
-
-        The reconstruction error does not depend on it. Above 1, explanations rely less on the components. Below 1, they
-        rely more on them.
-    shrinkage
-        How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
-
-        With n_components = d - 1 the model is the shrunk covariance itself.
     n_init
         Number of starts (k-means++); the one with the highest likelihood is kept.
     max_iter
@@ -280,8 +261,6 @@ class MixtureSettings:
     )
     _: KW_ONLY
     max_modes: int = value(k.whole(1), 8)
-    noise: float = value(k.POSITIVE, 1.0)
-    shrinkage: float = value(k.SHARE, 0.0)
     n_init: int = value(k.whole(1), 5)
     max_iter: int = value(k.whole(1), 200)
     tol: float = value(k.NOT_NEGATIVE, 1e-06)

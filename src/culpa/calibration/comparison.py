@@ -16,15 +16,7 @@ from culpa._core.parameters import DetectorSettings
 from culpa._core.progress import as_progress
 from culpa._core.types import Floats
 from culpa._core.validation import default_names, feature_positions
-from culpa.calibration.evaluation import (
-    Estimate,
-    Estimator,
-    Setting,
-    Verdict,
-    blame_columns,
-    joined,
-    judge,
-)
+from culpa.calibration.evaluation import Estimate, Estimator, Setting, Verdict, blame_columns, joined, judge
 from culpa.calibration.plan import Fold, Plan
 from culpa.columns import Lagged
 from culpa.detecting.detector import PCADetector
