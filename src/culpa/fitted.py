@@ -35,6 +35,7 @@ from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
 from culpa.scores.held_out import Rate
+from culpa.scores.stated import OverTime, Stated, stated
 
 _EXPLAINERS_KEPT = 8
 _ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
@@ -93,6 +94,7 @@ class FittedDetector:
     consistency: Consistency | None = field(default=None, repr=False)  # how well the columns of stretches agree
     recent: Recent | None = field(default=None, repr=False)  # levels of the features after the last row
     normal_excess: NormalExcess | None = field(default=None, repr=False)  # how flagged rows are grouped
+    over_time: OverTime = field(default=OverTime(), repr=False)  # what the order of the training rows shows
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
@@ -166,16 +168,28 @@ class FittedDetector:
         return self.limit_source or self.limits.kind_of(self.statistic)
 
     @property
-    def false_alarm_rate(self) -> Rate | None:
-        """Share of held-out training rows above the limit, with a 95% interval; ``None`` where the limit is a formula."""
+    def stated(self) -> Stated | None:
+        """What held-out and later training rows say about false alarms; ``None`` where the limit is a formula."""
         held_out = self.limits.held_out(self.statistic)
-        return None if held_out is None else held_out.rate_above(self.limit)
+        if held_out is None:
+            return None
+        return stated(held_out, self.limit, self.normal_range.dependence, self.over_time)
+
+    @property
+    def false_alarm_rate(self) -> Rate | None:
+        """Share of normal rows above the limit, with a 95% interval; ``None`` where nothing can be promised."""
+        return None if self.stated is None else self.stated.rate
+
+    @property
+    def held_out_rate(self) -> float | None:
+        """Share of held-out training rows above the limit; ``None`` where the limit is a formula."""
+        return None if self.stated is None else self.stated.held_out.value
 
     @property
     def coverage(self) -> float:
         """Share of normal rows that should stay below the limit: what held-out rows say of a limit that was set by hand."""
-        rate = self.false_alarm_rate if self.limit_source else None
-        return self.confidence if rate is None else 1 - rate.value
+        rate = self.held_out_rate if self.limit_source else None
+        return self.confidence if rate is None else 1 - rate
 
     def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats | None:
         """How often normal rows score as high or higher; ``None`` where the limit is a formula."""

@@ -54,7 +54,8 @@ class TestTheLimit:
     def test_beyond_all_rows(self):
         [text] = told(rows(98))
         assert text.startswith(
-            "98 rows are few for a limit at confidence 0.99. The limit is extrapolated and higher than all their scores."
+            "98 rows are few for a limit at confidence 0.99. The limit is extrapolated and higher than all their scores, "
+            "and only a rate of at most 3.7% can be promised."
         )
         assert text.endswith("Pass more rows, or choose a lower confidence (confidence=).")
         assert told(rows(98), confidence=0.95) == []

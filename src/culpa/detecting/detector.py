@@ -141,7 +141,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
-        fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted)
+        unweighted = recipe if weights is None else None
+        fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted, unweighted)
         self.fitted = replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells)
         return table
 
@@ -323,7 +324,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             ("columns", f"{len(about.columns.names):,}"),
             ("components", f"{about.ppca.n_components_}"),
             ("flagged above", f"{about.limit:.4g} ({about.statistic.name}, {about.limit_kind})"),
-            ("false alarms", "not checked" if rate is None else f"{rate.value:.2%} of held-out rows"),
+            ("false alarms", "no promise" if rate is None else f"{rate.value:.2%} of normal rows"),
         ]
         return diagram + markup.block("", markup.table(("", ""), facts))
 

@@ -69,7 +69,8 @@ def fit_moments(
         rows = TrainingRows(round(blocks.total.n), n_columns)
         if batches is not None and not callable(batches):
             batches = rows.watch(batches)
-        draft.fitted = rows.taught(recipe_of(draft, step).fit_blocks(blocks, batches))
+        recipe = recipe_of(draft, step)
+        draft.fitted = rows.taught(recipe.fit_blocks(blocks, batches), recipe)
         tell_oddities(draft)
     return detector
 

@@ -17,7 +17,7 @@ from culpa.models import Estimator
 from culpa.models.blocks import FEWEST_PER_BLOCK, N_BLOCKS
 from culpa.models.latent import RELATIVE_FLOOR, marginal
 from culpa.models.ties import SuggestedGroup, suggested_groups, ties_in_model, ties_of
-from culpa.scores.held_out import FEWEST_ROWS, HeldOutScores
+from culpa.scores.held_out import FEWEST_ROWS
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _TIES_TOLD = 10
@@ -39,18 +39,23 @@ ON_THE_COMMAND_LINE = Remedies("leave it out with --drop", "--confidence", "a fi
 
 
 def rate_in_words(fitted: FittedDetector) -> str:
-    """How often held-out rows exceed the limit, or nothing where that is not known.
+    """How often normal rows exceed the limit, or that it cannot be promised; nothing where the limit is a formula.
 
     For example "held-out rows: 1.1% above the 99% limit, 95% interval 0.4 to 2.3%; about 1.5 false incidents per 1,000
-    normal rows".
+    normal rows", or "rows drift: expect 8.0% above the 99% limit instead of 0.5%, 95% interval 0.1 to 21.4%".
     """
-    rate = fitted.false_alarm_rate
-    if rate is None:
+    if (stated := fitted.stated) is None:
         return ""
-    value, low, high = in_percent(rate)
+    if stated.rate is None:
+        return f"no rate of false alarms can be promised: {_worth(fitted)} are too few"
+    value, low, high = in_percent(stated.rate)
     limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
+    interval = f"95% interval {low} to {high}%"
+    if stated.later is not None:
+        instead = f" instead of {100 * stated.held_out.value:.2g}%"
+        return f"rows drift: expect {value}% above {limit}{instead}, {interval}"
     incidents = 1000 * excess_of(fitted).false_incidents(excess_of(fitted).bound())
-    told = f"held-out rows: {value}% above {limit}, 95% interval {low} to {high}%"
+    told = f"held-out rows: {value}% above {limit}, {interval}"
     return f"{told}; about {incidents:.2g} false incidents per 1,000 normal rows"
 
 
@@ -133,12 +138,16 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
                 f"from {start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}). Leave it "
                 "out if it was not normal, or pass rows of more stretches."
             )
+        rate = fitted.false_alarm_rate
+        promise = "no rate of false alarms" if rate is None else f"only a rate of at most {100 * rate.high:.2g}%"
         if found.extrapolated:
             yield (
-                f"{_worth(held_out)} are few for a limit at confidence {fitted.confidence:.4g}. The limit is "
-                "extrapolated and higher than all their scores. Pass more rows, or choose a lower confidence "
-                f"({remedies.more_confidence})."
+                f"{_worth(fitted)} are few for a limit at confidence {fitted.confidence:.4g}. The limit is "
+                f"extrapolated and higher than all their scores, and {promise} can be promised. Pass more rows, or "
+                f"choose a lower confidence ({remedies.more_confidence})."
             )
+        elif rate is None:
+            yield f"{promise} can be promised: {_worth(fitted)} are too few. Pass rows of a longer time."
         return
     if fitted.settings.limit == "auto" and fitted.limit_kind == "empirical":
         yield f"{n:,.0f} rows are too few to check the limits of the modes on held-out rows. Pass more rows."
@@ -153,12 +162,17 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
         yield "the limit is 0, so every row is flagged."
 
 
-def _worth(held_out: HeldOutScores) -> str:
-    rows = f"{held_out.n:,.0f} rows"
-    if held_out.dependence == 1:
-        return rows
-    alone = max(held_out.n / (held_out.clustering * held_out.dependence), 1)
-    return f"{rows}, which after smoothing are worth about {alone:,.0f} independent ones,"
+def _worth(fitted: FittedDetector) -> str:
+    """How many rows there are, and how many independent ones they are worth, where these are clearly fewer."""
+    n, stated, held_out = fitted.ppca.n_samples_, fitted.stated, fitted.limits.held_out(fitted.statistic)
+    if stated is None or held_out is None:
+        return f"{n:,.0f} rows"
+    if held_out.dependence > 1:
+        alone = max(held_out.n / (held_out.clustering * held_out.dependence), 1)
+        return f"{n:,.0f} rows, which after smoothing are worth about {alone:,.0f} independent ones,"
+    if stated.worth > n / 2:
+        return f"{n:,.0f} rows"
+    return f"{n:,.0f} rows, which resemble each other and are worth about {stated.worth:,.0f} independent ones,"
 
 
 def _about_faults(fitted: FittedDetector, remedies: Remedies) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """What is learned from the normal rows as they are, in order: their columns by themselves, stretches of rows, last levels,
-and how flagged rows among them are grouped.
+and how flagged rows among them are grouped, and how fits to the first of them judge the others.
 
 All of it is learned in one pass. Of a long table, stretches from all over it are kept.
 """
@@ -12,6 +12,8 @@ import numpy as np
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
+from culpa.fitting.later import Thinned, alike, spacing_of, with_later_rows
+from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, gross_distance, standardiser
 from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
@@ -19,6 +21,7 @@ from culpa.ranking.recent import SETTLED, Recent
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess, unit_of
 from culpa.scores.grouping import Profiles, learn
+from culpa.scores.stated import OverTime
 
 _PIECE, _FEWEST_PIECES = 400, 5  # rows of a piece, at most
 _MOST_ROWS, _MOST_CELLS = 8000, 1 << 22  # that are kept
@@ -34,6 +37,8 @@ class TrainingRows:
         self._n_columns, self._n_rows, self._signals = n_columns, 0, SignalsLearner(n_columns)
         self._pieces: dict[int, list[InOrder]] = {}
         self._last: list[InOrder] = []
+        self._spacing = spacing_of(n_rows)
+        self._thinned: list[InOrder] = []
 
     def add(self, table: InOrder) -> "TrainingRows":
         """The next rows."""
@@ -42,6 +47,8 @@ class TrainingRows:
         self._last = [*self._last, InOrder(X[-SETTLED:].copy(), missing[-SETTLED:])]
         while sum(len(part.rows) for part in self._last[1:]) >= SETTLED:
             self._last = self._last[1:]
+        thin = slice(-self._n_rows % self._spacing, None, self._spacing)
+        self._thinned.append(InOrder(X[thin].copy(), missing[thin]))
         wanted = self._wanted(X.shape[1])
         ends = np.arange(self._size - self._n_rows % self._size, len(X), self._size)
         for part in map(InOrder, np.split(X, ends), np.split(missing, ends)):
@@ -57,15 +64,21 @@ class TrainingRows:
             self.add(InOrder(batch))
             yield batch
 
-    def taught(self, fitted: FittedDetector) -> FittedDetector:
-        """The detector that was fitted to these rows, with what they showed."""
+    def taught(self, fitted: FittedDetector, recipe: Recipe | None = None) -> FittedDetector:
+        """The detector that was fitted to these rows, with what they showed; a recipe fits it to some of them."""
         if not self._n_rows:
             return fitted
         pieces = [_joined(parts) for parts in self._pieces.values()]
         with one_blas_thread():
             last = standardiser(fitted.model)(_joined(self._last))[-SETTLED:]
+            over_time = OverTime(alike(_centred(fitted.model, np.concatenate([piece.rows for piece in pieces]))))
+            if recipe is not None:
+                over_time = with_later_rows(
+                    over_time, fitted, Thinned(_joined(self._thinned), self._spacing), recipe.fit_some
+                )
             return replace(
                 fitted,
+                over_time=over_time,
                 signals=self._signals.finish(),
                 consistency=consistency_of(fitted.model, pieces),
                 recent=levels_after(Recent.none(last.shape[1]), last, fitted),
@@ -86,6 +99,16 @@ def levels_after(recent: Recent, Z: Floats, fitted: FittedDetector) -> Recent:
 
 def _joined(parts: list[InOrder]) -> InOrder:
     return InOrder(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _centred(model: FittedModel, X: Floats) -> Floats:
+    """Standardised rows, about the means of their modes."""
+    Z = model.standardise(X)
+    return (
+        Z
+        if model.n_modes == 1
+        else Z - np.stack([mode.mean for mode in model.standard.modes])[model.standard.mode_of(Z)]
+    )
 
 
 def consistency_of(model: FittedModel, pieces: list[InOrder]) -> Consistency | None:
@@ -111,10 +134,10 @@ def excess_in(fitted: FittedDetector, pieces: Mapping[int, InOrder], size: int) 
     scores = [fitted.statistic(Z) for _, _, Z in found]
     seen = np.concatenate(scores)
     seen = seen[~np.isnan(seen)]
-    held_out, alpha = fitted.false_alarm_rate, 1 - fitted.confidence
+    held_out, alpha = fitted.held_out_rate, 1 - fitted.confidence
     if len(seen) < _FEWEST_ROWS or not seen.min() > 0:
         return None
-    limit = float(np.quantile(seen, 1 - min(alpha if held_out is None else held_out.value, 0.5)))
+    limit = float(np.quantile(seen, 1 - min(alpha if held_out is None else held_out, 0.5)))
     unit, profiles, flagged = unit_of(limit, float(np.median(seen))), Profiles(fitted.model), []
     known = NormalExcess(unit, 1, 0.0, 1.0, alpha)
     for (start, part, Z), score in zip(found, scores, strict=True):

@@ -77,7 +77,7 @@ def learn_more(
     updated = (
         TrainingRows(len(seen), len(recipe.columns.inputs))
         .add(InOrder(seen))
-        .taught(replace(updated, gathered=gathered))
+        .taught(replace(updated, gathered=gathered), None if held is None else recipe)
     )
     if fitted is None:
         return updated
@@ -94,7 +94,9 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
     excess = fitted.normal_excess or updated.normal_excess
-    return replace(updated, consistency=fitted.consistency or updated.consistency, normal_excess=excess)
+    return replace(
+        updated, consistency=fitted.consistency or updated.consistency, normal_excess=excess, over_time=fitted.over_time
+    )
 
 
 def _updated(recipe: Recipe, fitted: FittedDetector | None, update: Update) -> FittedDetector:

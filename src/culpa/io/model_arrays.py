@@ -8,6 +8,7 @@
 | context.*, margins.* | of given features, and of a copula |
 | limits.NAME.* | the largest scores of normal rows, and the block of each |
 | range.*, signals, recent.*, consistency.*, excess | what normal rows showed of features, columns and stretches |
+| time.* | how alike successive training rows are, and stretches of them, judged by fits to the rows before them |
 | blocks.*, gathered.* | moments of blocks of training rows, and what `partial_fit` goes on from |
 | components | held-out likelihood by number of components |
 | abnormal, suspicious | training rows and cells that looked abnormal |
@@ -120,6 +121,8 @@ _SPECS = {
     "recent.rows": _Spec("1", 0),
     "consistency.columns": _Spec(f"3 {len(LENGTHS)} c", 0),
     "consistency.rows": _Spec(f"{len(LENGTHS) + 1}", 0),
+    "time.stretches": _Spec("2 stretches", 0),
+    "time.rows": _Spec("2", 1),
     "blocks.n": _Spec("blocks", _TINY, _LARGEST_SQUARE),
     **{f"blocks.{name}": spec for name, spec in _BLOCKS.items()},
     "gathered.n": _Spec("pieces", _TINY, _LARGEST_SQUARE, whole=True),
@@ -133,7 +136,8 @@ _SPECS = {
     "forms.sizes": _Spec("2", 0, whole=True),
     "forms.coordinates": _Spec("side side"),
 }
-_OPTIONAL = ("signals", "excess", "recent", "consistency", "blocks", "gathered", "components", "forms")  # whole parts
+# whole parts
+_OPTIONAL = ("signals", "excess", "recent", "consistency", "time", "blocks", "gathered", "components", "forms")
 _MAY_LACK = ("forms.coordinates", *(f"modes.units.{name}" for name in QUADRATIC_NAMES))
 
 
@@ -237,6 +241,9 @@ def _contradictions(arrays: Arrays, sizes: Mapping[str, int]) -> Iterator[tuple[
             not sizes["blocks"] or arrays["blocks.n"].sum() >= _MOST_ROWS,
             "counts more rows than are possible",
         )
+    if "time.stretches" in arrays:
+        n, flagged = arrays["time.stretches"]
+        yield "time.stretches", bool((n < 1).any() or (flagged > n).any()), "counts more rows than there are"
     yield "gathered.n", sizes.get("pieces") == 0, "is empty"
     yield "gathered.rows", not 0 < sizes.get("held", 1) <= HELD, f"does not contain 1 to {HELD} rows"
     if "components" in arrays and "model.axes" in arrays:

@@ -31,6 +31,7 @@ from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
 from culpa.scores.limits import Limits
+from culpa.scores.stated import OverTime
 from culpa.shapley import QuadraticForms
 
 _MOST_NUMBERS = 1 << 22  # 32 MB; larger blocks of training rows are not stored
@@ -41,6 +42,7 @@ _PARTS: dict[str, tuple[str, Any]] = {
     "range": ("normal_range", NormalRange),
     "consistency": ("consistency", Consistency),
     "recent": ("recent", Recent),
+    "time": ("over_time", OverTime),
     "blocks": ("blocks", BlockMoments),
     "gathered": ("gathered", BlockGatherer),
 }

@@ -11,6 +11,7 @@ from culpa._core.warning import EmptyRowsWarning, without_warnings
 from culpa._core.words import count, in_percent, ordinal, share
 from culpa.explaining.options import BlameOptions
 from culpa.fitted import FittedDetector
+from culpa.fitting.diagnostics import rate_in_words
 from culpa.monitoring import Incident, Incidents, find_incidents
 from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.finder import units_of_columns
@@ -158,11 +159,14 @@ def _facts(
 
 
 def _false_alarms(fitted: FittedDetector) -> list[dict[str, str]]:
-    rate = fitted.false_alarm_rate
-    if rate is None:
+    stated = fitted.stated
+    if stated is None:
         return []
-    value, low, high = in_percent(rate)
-    return [fact("False alarms", f"{value}%", f"of held-out normal rows, 95% interval {low} to {high}%")]
+    if stated.rate is None:
+        return [fact("False alarms", "not known", rate_in_words(fitted))]
+    value, low, high = in_percent(stated.rate)
+    rows = "held-out normal rows" if stated.later is None else "later normal rows, because rows drift"
+    return [fact("False alarms", f"{value}%", f"of {rows}, 95% interval {low} to {high}%")]
 
 
 def _left_out(

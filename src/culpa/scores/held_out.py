@@ -58,6 +58,30 @@ class Rate(NamedTuple):
     low: float
     high: float
 
+    def __float__(self) -> float:
+        """The share itself, which is also what comparisons with numbers and other rates compare."""
+        return self.value
+
+    def __lt__(self, other: Any) -> bool:
+        return self.value < float(other)
+
+    def __le__(self, other: Any) -> bool:
+        return self.value <= float(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self.value > float(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self.value >= float(other)
+
+
+def binomial(share: float, n: float, beyond: float = 0.025) -> Rate:
+    """A share of n independent rows, with its exact interval (Clopper and Pearson, 1934); ``beyond`` each end of it."""
+    above = share * n
+    low = float(stats.beta.ppf(beyond, above, n - above + 1)) if share > 0 else 0.0
+    high = float(stats.beta.ppf(1 - beyond, above + 1, n - above)) if share < 1 else 1.0
+    return Rate(share, low, high)
+
 
 class HeldOutLimit(NamedTuple):
     """A limit, the rate of held-out rows that it was set to, and what made it more than a plain quantile."""
@@ -168,14 +192,14 @@ class HeldOutScores(CopiedInUse):
         rate = self._lowered_rate(asked)
         return HeldOutLimit(self.level(rate), rate, True, self._n_above(rate) < 0)
 
-    def rate_above(self, limit: float) -> Rate:
-        """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands."""
+    def rate_above(self, limit: float, alike: float = 1.0) -> Rate:
+        """Share of held-out rows above a limit; the interval is as wide as the spread over blocks demands.
+
+        Where rows resemble those before them, so many rows are ``alike`` that they count as one.
+        """
         rates = self._rates(limit)
         value = _pooled(self._rows, rates)
-        alike = self.clustering * self.dependence
-        above_alone, n_alone = value * self.n / alike, self.n / alike
-        low = float(stats.beta.ppf(0.025, above_alone, n_alone - above_alone + 1)) if value > 0 else 0.0
-        high = float(stats.beta.ppf(0.975, above_alone + 1, n_alone - above_alone)) if value < 1 else 1.0
+        value, low, high = binomial(value, self.n / max(self.clustering * self.dependence, alike))
         if _n_blocks(self.n_per_block) > 1:
             variance, n_blocks = self._between(rates)
             half = float(stats.t.ppf(0.975, _n_blocks(self.n_per_block) - 1)) * math.sqrt(variance / n_blocks)
