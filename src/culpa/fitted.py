@@ -34,8 +34,7 @@ from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
-from culpa.scores.held_out import Rate
-from culpa.scores.stated import OverTime, Stated, stated
+from culpa.scores.stated import OverTime, Stated, stated_rate
 
 _EXPLAINERS_KEPT = 8
 _ROWS_PER_CHUNK = 1 << 16  # so that memory beyond the result does not grow with the number of rows
@@ -173,23 +172,13 @@ class FittedDetector:
         held_out = self.limits.held_out(self.statistic)
         if held_out is None:
             return None
-        return stated(held_out, self.limit, self.normal_range.dependence, self.over_time)
-
-    @property
-    def false_alarm_rate(self) -> Rate | None:
-        """Share of normal rows above the limit, with a 95% interval; ``None`` where nothing can be promised."""
-        return None if self.stated is None else self.stated.rate
-
-    @property
-    def held_out_rate(self) -> float | None:
-        """Share of held-out training rows above the limit; ``None`` where the limit is a formula."""
-        return None if self.stated is None else self.stated.held_out.value
+        return stated_rate(held_out, self.limit, self.normal_range.dependence, self.over_time)
 
     @property
     def coverage(self) -> float:
         """Share of normal rows that should stay below the limit: what held-out rows say of a limit that was set by hand."""
-        rate = self.held_out_rate if self.limit_source else None
-        return self.confidence if rate is None else 1 - rate
+        stated = self.stated if self.limit_source else None
+        return self.confidence if stated is None else 1 - stated.held_out.value
 
     def p_values(self, score: Floats, *, extrapolate: bool = False) -> Floats | None:
         """How often normal rows score as high or higher; ``None`` where the limit is a formula."""

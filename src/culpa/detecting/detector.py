@@ -274,7 +274,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         self._fitted = fitted
         self.mean_, self.scale_, self.model_ = fitted.model.centre, fitted.model.scale, fitted.ppca
         self.abnormal_training_rows_, self.suspicious_cells_ = fitted.abnormal_training_rows, fitted.suspicious_cells
-        self.false_alarm_rate_ = fitted.false_alarm_rate
+        self.false_alarm_rate_ = fitted.stated and fitted.stated.rate
         self.mode_limits_ = fitted.mode_limits
         self.limit_, self.offset_, self.limit_kind_ = fitted.limit, -fitted.limit, fitted.limit_kind
 

@@ -138,15 +138,15 @@ def _about_the_limit(fitted: FittedDetector, remedies: Remedies) -> Iterator[str
                 f"from {start:.0%} to {stop:.0%} of the rows has the largest share of high scores ({rate:.0%}). Leave it "
                 "out if it was not normal, or pass rows of more stretches."
             )
-        rate = fitted.false_alarm_rate
-        promise = "no rate of false alarms" if rate is None else f"only a rate of at most {100 * rate.high:.2g}%"
+        known = fitted.stated and fitted.stated.rate
+        promise = f"only a rate of at most {100 * known.high:.2g}%" if known else "no rate of false alarms"
         if found.extrapolated:
             yield (
                 f"{_worth(fitted)} are few for a limit at confidence {fitted.confidence:.4g}. The limit is "
                 f"extrapolated and higher than all their scores, and {promise} can be promised. Pass more rows, or "
                 f"choose a lower confidence ({remedies.more_confidence})."
             )
-        elif rate is None:
+        elif known is None:
             yield f"{promise} can be promised: {_worth(fitted)} are too few. Pass rows of a longer time."
         return
     if fitted.settings.limit == "auto" and fitted.limit_kind == "empirical":

@@ -5,7 +5,6 @@ each but the first is judged once. Long tables are thinned, because rates need n
 iteration are repeated.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
+from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, standardiser
 from culpa.models.moments import mean_and_spread
 from culpa.scores.held_out import FEWEST_ROWS
@@ -59,9 +59,7 @@ def alike(X: Floats) -> float:
     return (1 + squared) / (1 - squared)
 
 
-def with_later_rows(
-    over_time: OverTime, fitted: FittedDetector, rows: Thinned, refit: Callable[[InOrder], FittedDetector]
-) -> OverTime:
+def with_later_rows(over_time: OverTime, fitted: FittedDetector, rows: Thinned, recipe: Recipe) -> OverTime:
     """And how fits to earlier rows judge later ones, unless rows are few, or fits take long or depend on every row."""
     settings, X = fitted.settings, rows.table.rows
     iterates = settings.modes is not None or settings.model == "student" or np.isnan(X).any()
@@ -77,7 +75,7 @@ def with_later_rows(
     at, n, flagged = np.arange(len(X)), [], []
     for cut, until in pairwise([*cuts, _TENTHS]):
         try:
-            earlier = refit(rows.table.pick(at < ends[cut]))
+            earlier = recipe.fit_rows(rows.table.pick(at < ends[cut]), at[: ends[cut]])
         except ValueError:  # nothing varies, or the limit needs more rows
             continue
         judged = rows.table.pick((at >= ends[cut]) & (at < ends[until]))

@@ -137,10 +137,6 @@ class Recipe:
         with one_blas_thread(len(table.rows) if table.rows.shape[1] <= _NARROW else 0):
             return self._fit_rows(table, labels)
 
-    def fit_some(self, table: InOrder) -> FittedDetector:
-        """Learn from some of the rows, whose labels nobody asks for."""
-        return self.fit_rows(table, np.arange(len(table.rows)))
-
     def _fit_rows(self, table: InOrder, labels: NDArray[Any]) -> FittedDetector:
         X = table.rows
         n = len(X) - (math.ceil(self.settings.holdout * len(X)) if self.limit_kind == "conformal" else 0)

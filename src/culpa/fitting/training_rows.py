@@ -73,9 +73,7 @@ class TrainingRows:
             last = standardiser(fitted.model)(_joined(self._last))[-SETTLED:]
             over_time = OverTime(alike(_centred(fitted.model, np.concatenate([piece.rows for piece in pieces]))))
             if recipe is not None:
-                over_time = with_later_rows(
-                    over_time, fitted, Thinned(_joined(self._thinned), self._spacing), recipe.fit_some
-                )
+                over_time = with_later_rows(over_time, fitted, Thinned(_joined(self._thinned), self._spacing), recipe)
             return replace(
                 fitted,
                 over_time=over_time,
@@ -104,11 +102,9 @@ def _joined(parts: list[InOrder]) -> InOrder:
 def _centred(model: FittedModel, X: Floats) -> Floats:
     """Standardised rows, about the means of their modes."""
     Z = model.standardise(X)
-    return (
-        Z
-        if model.n_modes == 1
-        else Z - np.stack([mode.mean for mode in model.standard.modes])[model.standard.mode_of(Z)]
-    )
+    if model.n_modes == 1:
+        return Z
+    return np.asarray(Z - np.stack([mode.mean for mode in model.standard.modes])[model.standard.mode_of(Z)])
 
 
 def consistency_of(model: FittedModel, pieces: list[InOrder]) -> Consistency | None:
@@ -134,10 +130,10 @@ def excess_in(fitted: FittedDetector, pieces: Mapping[int, InOrder], size: int) 
     scores = [fitted.statistic(Z) for _, _, Z in found]
     seen = np.concatenate(scores)
     seen = seen[~np.isnan(seen)]
-    held_out, alpha = fitted.held_out_rate, 1 - fitted.confidence
+    stated, alpha = fitted.stated, 1 - fitted.confidence
     if len(seen) < _FEWEST_ROWS or not seen.min() > 0:
         return None
-    limit = float(np.quantile(seen, 1 - min(alpha if held_out is None else held_out, 0.5)))
+    limit = float(np.quantile(seen, 1 - min(alpha if stated is None else stated.held_out.value, 0.5)))
     unit, profiles, flagged = unit_of(limit, float(np.median(seen))), Profiles(fitted.model), []
     known = NormalExcess(unit, 1, 0.0, 1.0, alpha)
     for (start, part, Z), score in zip(found, scores, strict=True):

@@ -41,11 +41,11 @@ def describe_modes(fitted: FittedDetector) -> list[dict[str, Any]] | None:
 def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str = __version__) -> dict[str, Any]:
     """What a detector is, in plain numbers and texts; ``format`` and ``culpa`` are those of its file.
 
-    ``rows`` is the sum of their weights, ``false_alarm_rate`` that of held-out rows with a 95% interval. ``modes`` has the
+    ``rows`` is the sum of their weights, ``false_alarm_rate`` what `false_alarm_rate_` is. ``modes`` has the
     share of the rows, components, noise variance and limit of each mode, ``suggested_groups`` features and the partial
     correlation that joins them, and ``suggestions`` the same in words.
     """
-    ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.false_alarm_rate
+    ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.stated and fitted.stated.rate
     standard = fitted.model.standard
     mean, std = fitted.model.centre, np.sqrt(ppca.sample_.diagonal) * fitted.model.scale
     if fitted.model.margins is not None:

@@ -42,7 +42,8 @@ class OverTime:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Floats]) -> Self:
         """Inverse of `to_arrays`."""
-        return cls(float(arrays["rows"][0]), *arrays["stretches"], int(arrays["rows"][1]))
+        n, flagged = arrays["stretches"]
+        return cls(float(arrays["rows"][0]), n, flagged, int(arrays["rows"][1]))
 
     def rate(self, held_out: Rate, alike: float) -> Rate | None:
         """What later rows say, if it is clearly something else than held-out rows; so many scores count as one."""
@@ -80,7 +81,7 @@ class Stated(NamedTuple):
         )
 
 
-def stated(held_out: HeldOutScores, limit: float, dependence: float, over_time: OverTime) -> Stated:
+def stated_rate(held_out: HeldOutScores, limit: float, dependence: float, over_time: OverTime) -> Stated:
     """From held-out and later rows; ``dependence`` is how many successive scores count as one."""
     alike = held_out.n / max(worth_of(held_out.n, dependence), 1.0)
     rate = held_out.rate_above(limit, alike)
