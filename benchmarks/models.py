@@ -26,9 +26,9 @@ def _line(model: str, d: int) -> dict[str, Any]:
     detector = PCADetector(n_components, model=model).fit(train)
     explainer = detector.explainer()
     rows = detector.fitted.rows(new)
-    walk = min(once(lambda: explainer.one_pass.values_of_scored(rows))[0] for _ in range(_REPEAT))
+    walk = min(once(lambda: explainer._one_pass.values_of_scored(rows))[0] for _ in range(_REPEAT))
     compile_, _ = once(explainer.compile)
-    compiled = min(once(lambda: explainer.one_pass.values_of_scored(rows))[0] for _ in range(_REPEAT))
+    compiled = min(once(lambda: explainer._one_pass.values_of_scored(rows))[0] for _ in range(_REPEAT))
     return {
         "model": model,
         "features": d,

@@ -163,7 +163,7 @@ def in_library(detector: PCADetector, n: int, chunk: int = 1 << 16) -> list[dict
     explainer, fitted = detector.explainer(), detector.fitted
     jobs = {
         "library, score": lambda: fitted.score(Table(X, NAMES)),
-        "library, explain": lambda: explainer.one_pass.values_of_scored(fitted.rows(Table(X, NAMES))),
+        "library, explain": lambda: explainer._one_pass.values_of_scored(fitted.rows(Table(X, NAMES))),
     }
     lines = []
     for what, job in jobs.items():

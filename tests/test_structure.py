@@ -13,12 +13,26 @@ MODULES = sorted([*SOURCE.rglob("*.py"), *(ROOT / "studies").glob("*.py")])
 PUBLIC_UNDERSCORES = {"_replace", "_asdict", "_fields", "_make"}  # of named tuples
 
 
+# members of public classes that users need not see, and other rooms use
+INTERNAL = {
+    "_checked",  # of detectors
+    "_one_pass",  # of `Explainer`
+    "_fit_moments",  # of models
+    "_moments_so_far",
+    "_refine",
+    "_refit",
+    "_restore",
+    "_scaled",
+    "_to_arrays",
+}
+
+
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def is_private(name):
-    return name.startswith("_") and not name.endswith("__") and name not in PUBLIC_UNDERSCORES
+    return name.startswith("_") and not name.endswith("__") and name not in PUBLIC_UNDERSCORES | INTERNAL
 
 
 # openpyxl shows rows as a sheet lists them only here; its public reader leaves out rows that are out of order

@@ -259,7 +259,7 @@ class FittedDetector:
         explainer = self.explainer(**options)
         reading = X if isinstance(X, Reading) else explainer.columns.read(X)
         limit = self.limit if explainer.score is self.statistic else None
-        return explainer.one_pass.explain(reading if rows is None else reading.choose(rows), parts, limit)
+        return explainer._one_pass.explain(reading if rows is None else reading.choose(rows), parts, limit)
 
     def _values(self, reading: Reading, statistic: Score) -> Floats:
         starts = range(0, len(reading.features), _ROWS_PER_CHUNK)

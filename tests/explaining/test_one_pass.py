@@ -183,7 +183,7 @@ def test_one_row_takes_few_calls():
         assert pstats.Stats(profile).total_calls < most
     detector.explain(X[:1])
     profile = cProfile.Profile()
-    profile.runcall(detector.read, X[:1])
+    profile.runcall(detector._read, X[:1])
     assert pstats.Stats(profile).total_calls < 100
 
 

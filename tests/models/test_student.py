@@ -205,7 +205,7 @@ class TestEstimator:
     def test_rows_are_needed_all_at_once(self):
         assert not hasattr(StudentPPCA(), "partial_fit")
         with pytest.raises(ValueError, match="the rows themselves"):
-            StudentPPCA().fit_moments(None)
+            StudentPPCA()._fit_moments(None)
 
     def test_few_steps_warn(self):
         with pytest.warns(ConvergenceWarning, match="max_iter of StudentPPCA"):

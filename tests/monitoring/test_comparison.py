@@ -80,7 +80,7 @@ def test_moments_are_enough():
     detector = PCADetector(3, statistic="spe").fit(rows(500, 0))
     explainer = detector.explainer().compile()
     expected = mean_values(detector, later(200)) - mean_values(detector, rows(300, 2))
-    vars(explainer.one_pass)["explain_scored"] = None
+    vars(explainer._one_pass)["explain_scored"] = None
     comparison = detector.compare(rows(300, 2), later(200))
     np.testing.assert_allclose(changes(comparison, detector.fitted.columns.names), expected, atol=1e-10)
 

@@ -36,7 +36,7 @@ def feed(detector, X, size, *, live=True, gap=0, min_length=1):
         positions = np.arange(start, start + len(rows))
         excess = excess_of(fitted).of_scores(rows.score, fitted.limit)
         batch = Batch(RowNames(positions, positions, positions), rows, fitted.is_flagged(rows.score), excess)
-        why = explainer.one_pass.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
+        why = explainer._one_pass.explain_scored(rows.choose(batch.flagged_at)) if batch.flagged.any() else None
         events += [(positions[-1], event) for event in finder.add(batch, why)]
     return events + [(None, event) for event in finder.finish()]
 

@@ -42,14 +42,14 @@ def feed(detector, new, *, restart, live=False):
             one = finder()
             one.memory = memory
         part = new[start : start + 7]
-        rows = ScoredRows.of(fitted.read(detector.read(part)), fitted.model, fitted.statistic)
+        rows = ScoredRows.of(fitted.read(detector._read(part)), fitted.model, fitted.statistic)
         positions = np.arange(start, start + len(rows))
         excess = excess_of(fitted).of_scores(rows.score, fitted.limit)
         batch = Batch(
             RowNames(positions, part.index, positions), rows, fitted.is_flagged(rows.score), excess, part.index
         )
         why = (
-            explainer.one_pass.explain_scored(rows.choose(batch.flagged_at), "values") if batch.flagged.any() else None
+            explainer._one_pass.explain_scored(rows.choose(batch.flagged_at), "values") if batch.flagged.any() else None
         )
         events += one.add(batch, why)
         memory = one.memory

@@ -228,15 +228,15 @@ class TestWhenCompilingPays:
         game, n = Conditional(scores.spe(gaussian(15, 4))), 15 * 16 // 2  # rows that are walked to find the forms
         cost = plan.exact_cost(game, 15, 15)
         assert [cost.pays(rows) for rows in (1, n // 2, n - 1, 2 * n, 10**6)] == [False, False, False, True, True]
-        assert not Explainer(gaussian(15, 4), memory_bytes=1e3).one_pass.engine.compiles_within(1e15)
+        assert not Explainer(gaussian(15, 4), memory_bytes=1e3)._one_pass.engine.compiles_within(1e15)
 
     def test_sampled(self):
         for d, p, n_orders, rows in ((33, 9, 1536, 100_000), (100, 1, 96, None)):
             explainer = Explainer(gaussian(d, p), n_orders=n_orders)
-            explainer.one_pass.count_rows(np.zeros((2, d)))
-            assert not explainer.one_pass.compiling_is_due
-            explainer.one_pass.count_rows(np.zeros((rows or 10**6, d)))
-            assert explainer.one_pass.compiling_is_due == (rows is not None)
+            explainer._one_pass.count_rows(np.zeros((2, d)))
+            assert not explainer._one_pass.compiling_is_due
+            explainer._one_pass.count_rows(np.zeros((rows or 10**6, d)))
+            assert explainer._one_pass.compiling_is_due == (rows is not None)
 
 
 def test_memory_does_not_grow_with_the_rows():

@@ -437,14 +437,14 @@ def test_nothing_is_prepared_for_no_rows(monkeypatch):
     detector = culpa.PCADetector(3).fit(rows)
     monkeypatch.setattr(coalitions.SampledCoalitions, "_try", None)  # would be called
     assert len(detector.explain(rows[:0])) == 0
-    assert not Explainer(model_and_rows(40, 4, 0)[0], "spe").one_pass.compiling_is_due
+    assert not Explainer(model_and_rows(40, 4, 0)[0], "spe")._one_pass.compiling_is_due
 
 
 def test_forms_that_do_not_fit_are_ruled_out_before_sampling(monkeypatch):
     explainer = Explainer(model_and_rows(40, 4, 0)[0], "spe", memory_bytes=1000)
-    explainer.one_pass.count_rows(np.zeros((10**6, 40)))
+    explainer._one_pass.count_rows(np.zeros((10**6, 40)))
     monkeypatch.setattr(coalitions.SampledCoalitions, "_try", None)  # would be called
-    assert not explainer.one_pass.compiling_is_due
+    assert not explainer._one_pass.compiling_is_due
 
 
 @pytest.mark.parametrize("noise", ["alike", "differs"])

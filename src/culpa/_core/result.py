@@ -15,11 +15,11 @@ class Result(Generic[TableT]):
     """A result whose fields are its data; ``native`` is the table that was given, kept to answer in kind."""
 
     native: Any = field(default=None, repr=False, kw_only=True)
-    derived: ClassVar[tuple[str, ...]] = ("sentence",)  # properties that dictionaries begin with
-    hidden: ClassVar[tuple[str, ...]] = ("native",)  # fields that they leave out
+    _derived: ClassVar[tuple[str, ...]] = ("sentence",)  # properties that dictionaries begin with
+    _hidden: ClassVar[tuple[str, ...]] = ("native",)  # fields that they leave out
 
     @property
-    def lines(self) -> Sequence[Any]:
+    def _lines(self) -> Sequence[Any]:
         """The lines of the table: dataclasses of one kind."""
         raise NotImplementedError
 
@@ -31,16 +31,16 @@ class Result(Generic[TableT]):
 
     def to_frame(self) -> Any:
         """The main part as a table, in the kind that was given."""
-        return self.frame_of(self.lines)
+        return self._frame_of(self._lines)
 
-    def frame_of(self, lines: Iterable[Any]) -> DataFrame:
+    def _frame_of(self, lines: Iterable[Any]) -> DataFrame:
         """Lines as a table, in the kind that was given; an interval is three columns."""
         return frame_like(self.native, as_columns(lines))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; what is no finite number is None."""
-        own = {name: value for name, value in vars(self).items() if name not in self.hidden}
-        return dict(to_json_value({name: getattr(self, name) for name in self.derived} | own))
+        own = {name: value for name, value in vars(self).items() if name not in self._hidden}
+        return dict(to_json_value({name: getattr(self, name) for name in self._derived} | own))
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""

@@ -196,7 +196,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """
         with all_or_nothing(self) as draft:
             fitted, confidence = draft.fitted, draft.confidence
-            table, columns = draft.read(X), _unsmoothed(fitted)
+            table, columns = draft._read(X), _unsmoothed(fitted)
             rows = fitted.columns.read(table).features[columns.whole(table)]
             # a new limit is for what is asked for now
             settings = replace(fitted.settings, statistic=draft.statistic, confidence=confidence)
@@ -298,7 +298,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         import_module("culpa.io").save(self.fitted, path)
 
-    def read(self, X: Any, min_rows: int = 1) -> Table:
+    def _read(self, X: Any, min_rows: int = 1) -> Table:
         """Check a table against the columns that the detector was fitted on."""
         if not hasattr(self, "model_"):
             check_is_fitted(self)
@@ -310,7 +310,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         return held
 
     def _unsmoothed(self, X: Any) -> Reading:
-        return _unsmoothed(self.fitted).read(self.read(X))
+        return _unsmoothed(self.fitted).read(self._read(X))
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram in notebooks, and below it what the fit found."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from culpa._core.border import entered_as_held
+from culpa._core.border import entered_as_held, on_what_is_held
 from culpa._core.choices import Criterion, Parts, ScoreName
 from culpa._core.native import same_kind
 from culpa._core.types import DataFrame, Floats, FrameT, TableT
@@ -37,30 +37,31 @@ class JudgesRows:
         """The fitted core: what judges and explains rows, as one immutable object."""
 
     @abstractmethod
-    def read(self, X: Any, min_rows: int = 1) -> Table:
+    def _read(self, X: Any, min_rows: int = 1) -> Table:
         """Check a table against the columns that the detector was fitted on."""
 
     def _held(self) -> Self:
         """This detector as it is now, whatever another thread makes of it meanwhile."""
         return self
 
-    def checked(self, X: Any) -> tuple[FittedDetector, Table]:
+    @on_what_is_held
+    def _checked(self, X: Any) -> tuple[FittedDetector, Table]:
         """The fitted core and a table checked against its columns, both of the same moment."""
-        return self.fitted, self.read(X)
+        return self.fitted, self._read(X)
 
     def score_samples(self, X: Any) -> Floats:
         """Negative score of each row: higher is more normal."""
-        return -self.fitted.score(self.read(X))
+        return -self.fitted.score(self._read(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Limit minus score: negative for anomalies. It is 0 where a score exceeds the limit by no more than rounding."""
-        limit, score = self.fitted.limit, self.fitted.score(self.read(X))
+        limit, score = self.fitted.limit, self.fitted.score(self._read(X))
         return np.where(self.fitted.is_flagged(score), limit - score, np.maximum(limit - score, 0.0))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """-1 for anomalies, +1 for normal rows; a row without any observed feature is not flagged."""
         fitted = self.fitted
-        return np.where(fitted.is_flagged(fitted.score(self.read(X))), -1, 1)
+        return np.where(fitted.is_flagged(fitted.score(self._read(X))), -1, 1)
 
     def operating_modes(self, X: Any) -> NDArray[np.int64]:
         """The operating mode of each row, counted from 1; the mode of the most training rows is 1.
@@ -70,7 +71,7 @@ class JudgesRows:
         fitted = self.fitted
         if fitted.n_modes is None:
             raise ValueError("the detector does not tell modes apart: fit it with modes='auto' or a number of modes.")
-        return operating_modes(fitted, fitted.read(self.read(X)))
+        return operating_modes(fitted, fitted.read(self._read(X)))
 
     @overload
     def statistics(self, X: FrameT, *, fdr: float | None = None) -> FrameT: ...
@@ -87,7 +88,7 @@ class JudgesRows:
         among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
         `control_limits` has others.
         """
-        return statistics_table(self.fitted, self.read(X), fdr)
+        return statistics_table(self.fitted, self._read(X), fdr)
 
     def control_limits(
         self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
@@ -112,7 +113,7 @@ class JudgesRows:
         ``groups`` blames these; ``groups=None`` opens them and blames single features. No rows give an empty explanation.
         With lags, give whole stretches of consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
         """
-        return self.fitted.explain(self.read(X, min_rows=0), rows, parts=parts, **options)
+        return self.fitted.explain(self._read(X, min_rows=0), rows, parts=parts, **options)
 
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
         """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
@@ -121,7 +122,7 @@ class JudgesRows:
         Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
         suspects: `explain` gives Shapley values, which respect correlations.
         """
-        table, fitted = self.read(X, min_rows=0), self.fitted
+        table, fitted = self._read(X, min_rows=0), self.fitted
         name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else fitted.statistic.name)
         return contributions.of_model(self, table, criterion, name and fitted.named(name))
 
@@ -137,7 +138,7 @@ class JudgesRows:
         """
         fitted = self.fitted
         explainer = fitted.explainer(groups=None)
-        reading = explainer.columns.read(self.read(X, min_rows=0))
+        reading = explainer.columns.read(self._read(X, min_rows=0))
         return fix_jointly(explainer, reading, fitted.limit, features, fitted.groups)
 
     def suggested_groups(self) -> list[SuggestedGroup]:
@@ -170,7 +171,7 @@ class JudgesRows:
 
         Given columns stay as they are, and smoothed rows are reconstructed as averages.
         """
-        table = self.read(X)
+        table = self._read(X)
         return same_kind(table.native, self._reconstructed(table, self.fitted.read(table)), table.names)
 
     def _reconstructed(self, table: Table, reading: Reading) -> Floats:
@@ -188,7 +189,7 @@ class JudgesRows:
 
     def residuals(self, X: Any) -> Any:
         """Row minus reconstruction, in the user's units and kind of table."""
-        table = self.read(X)
+        table = self._read(X)
         reading = self.fitted.read(table)
         residuals = table.array - self._reconstructed(table, reading)
         at = self.fitted.columns.positions

@@ -110,7 +110,7 @@ def blocks_so_far(detector: "PCADetector") -> BlockMoments:
     # the model's own mean is what rounding left over, so no digits are lost to a large mean
     if fitted.n_modes is not None:
         raise ValueError("a detector with modes cannot learn from more rows: use fit on all of them.")
-    model, context = ppca.moments_so_far(), fitted.model.context
+    model, context = ppca._moments_so_far(), fitted.model.context
     centre, scale = fitted.model.centre, fitted.model.scale
     moments = Moments(model.n, centre, scale * model.mean, model.about_mean.over(1 / scale))
     return BlockMoments((moments if context is None else context.joint_moments(moments),))

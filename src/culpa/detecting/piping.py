@@ -103,7 +103,7 @@ class PipelineDetector(CopiedInUse, WatchesRows):
             made = self._made = _Made(inner, outputs, in_units_of_columns(inner, outputs))
         return made
 
-    def read(self, X: Any, min_rows: int = 1) -> Table:
+    def _read(self, X: Any, min_rows: int = 1) -> Table:
         """What the steps make of a table, in the columns' units where they only scale; its scores are the Pipeline's."""
         frame = to_frame(X)
         native = None if frame is X else given_as(X, frame)
@@ -123,7 +123,7 @@ class PipelineDetector(CopiedInUse, WatchesRows):
         return table
 
     def _unsmoothed(self, X: Any) -> Reading:
-        table = self.read(X)
+        table = self._read(X)
         return self.fitted.read(table) if self.fitted.columns.smooth is None else Reading.of(table)
 
 

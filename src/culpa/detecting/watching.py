@@ -98,7 +98,7 @@ class WatchesRows(JudgesRows):
             )
         features, times, name = split_time(X, time)
         search = Search(times, name, gap, min_length, false_incidents, units, baseline, stretches)
-        table = in_order(self.read(features, min_rows=0), times, self.fitted.columns.step)
+        table = in_order(self._read(features, min_rows=0), times, self.fitted.columns.step)
         return find_incidents(self.fitted, table, search, **options)
 
     def drift(self, X: TableT) -> Drift[TableT]:
@@ -159,7 +159,7 @@ class WatchesRows(JudgesRows):
         >>> bool(abs(change - comparison.score.value) < 1e-9)
         True
         """
-        periods = (self.fitted.read(self.read(X)) for X in (before, after))
+        periods = (self.fitted.read(self._read(X)) for X in (before, after))
         return compare(self.fitted, *periods, **options)
 
     def report(self, X: Any, *, time: Any = None, **options: Unpack[ReportOptions]) -> "Report":
@@ -181,7 +181,7 @@ class WatchesRows(JudgesRows):
         for package in ("pandas", "pyarrow", "jinja2", "plotly"):
             require(package, "A report")
         features, times, name = split_time(X, time)
-        table = in_order(self.read(features), times, self.fitted.columns.step)
+        table = in_order(self._read(features), times, self.fitted.columns.step)
         report: Report = import_module("culpa.report").make_report(self.fitted, table, times, name, **options)
         return report
 

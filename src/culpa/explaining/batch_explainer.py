@@ -24,28 +24,28 @@ class BatchExplainer:
     ) -> None:
         self.explainer, self.note, self.live = explainer, note, live
         self.doubts = Doubts()  # of all rows so far
-        if live and explainer.one_pass.engine.compiles_within(_LIVE_OPERATIONS):
+        if live and explainer._one_pass.engine.compiles_within(_LIVE_OPERATIONS):
             self._compile()
 
     def explain(self, rows: ScoredRows, parts: Parts = None) -> Explanation:
         """Everything there is to say about some rows, or some parts of it."""
         if "values" in parts_of(parts):
             self._compile_if_due(rows)
-        return self.explainer.one_pass.explain_scored(rows, parts, self.doubts)
+        return self.explainer._one_pass.explain_scored(rows, parts, self.doubts)
 
     def values(self, rows: ScoredRows) -> Floats:
         """Shapley values alone, (rows, columns); NaN for rows without any observed feature."""
         self._compile_if_due(rows)
-        return self.explainer.one_pass.values_of_scored(rows, self.doubts)
+        return self.explainer._one_pass.values_of_scored(rows, self.doubts)
 
     def _compile_if_due(self, rows: ScoredRows) -> None:
         if self.live:
             return
-        self.explainer.one_pass.count_rows(rows.standard)
-        if self.explainer.one_pass.compiling_is_due:
+        self.explainer._one_pass.count_rows(rows.standard)
+        if self.explainer._one_pass.compiling_is_due:
             self._compile()
 
     def _compile(self) -> None:
         self.note("preparing to explain many rows")
-        self.explainer.one_pass.engine.compile()
+        self.explainer._one_pass.engine.compile()
         self.note("")

@@ -99,46 +99,6 @@ class Counterfactual:
     feature_names: tuple[str, ...]
     native: Any = None  # the table that was explained, kept to answer in kind
 
-    @classmethod
-    def of(cls, why: "Explanation", limit: float | None = None) -> "Counterfactual":
-        """Of the rows of an explanation, which must know its explainer; ``limit`` is the detector's unless given."""
-        origin = origin_of(why, "counterfactual()")
-        limit = origin.limit if limit is None else limit
-        if limit is None:
-            raise ValueError("counterfactual() needs a limit: give limit=..., or explain with a PCADetector.")
-        explainer, reading = origin.explainer, origin.rows
-        standard = explainer.model.standardise(reading.features)
-        score = explainer.score(standard)
-        moved = standard.copy()
-        answers: list[Answer] = [Answer((), True, True)] * len(standard)
-        flagged = exceeds(score, limit) | np.isnan(score)
-        for at, observed in patterns(standard):
-            at = at[flagged[at]]
-            seen = [np.intersect1d(player, observed).tolist() for player in explainer.players]
-            lowest = Lowest(explainer.score.given_observed(observed), np.nan_to_num(standard[at], nan=0.0), seen)
-            for place, (row, answer) in enumerate(zip(at, lowest.search(limit), strict=True)):
-                members = [i for player in answer.chosen for i in seen[player]]
-                moved[row, members] = lowest.best_values(place, members)
-                answers[row] = answer
-        if_changed = explainer.score(moved)
-        for row in np.flatnonzero(flagged & exceeds(if_changed, limit)):
-            moved[row], if_changed[row], answers[row] = standard[row], score[row], Answer((), True, False)
-        columns = [tuple(sorted(i for p in answer.chosen for i in why.players[p])) for answer in answers]
-        return cls(
-            [tuple(why.player_names[p] for p in answer.chosen) for answer in answers],
-            columns,
-            why.data,
-            _changed_cells(why.data, explainer.model.to_cells(moved, reading, explainer.columns), columns),
-            score,
-            if_changed,
-            limit,
-            np.array([answer.exact for answer in answers], dtype=bool),
-            np.array([answer.possible for answer in answers], dtype=bool),
-            why.row_labels,
-            why.feature_names,
-            why.native,
-        )
-
     def __len__(self) -> int:
         return len(self.score)
 
@@ -175,6 +135,46 @@ class Counterfactual:
         )
         how = "" if self.exact[row] else "; fewer may do"
         return f"{label}{changes} (score {self.score[row]:.4g} -> {self.score_if_changed[row]:.4g}{how})"
+
+
+def counterfactual_of(why: "Explanation", limit: float | None = None) -> Counterfactual:
+    """Of the rows of an explanation, which must know its explainer; ``limit`` is the detector's unless given."""
+    origin = origin_of(why, "counterfactual()")
+    limit = origin.limit if limit is None else limit
+    if limit is None:
+        raise ValueError("counterfactual() needs a limit: give limit=..., or explain with a PCADetector.")
+    explainer, reading = origin.explainer, origin.rows
+    standard = explainer.model.standardise(reading.features)
+    score = explainer.score(standard)
+    moved = standard.copy()
+    answers: list[Answer] = [Answer((), True, True)] * len(standard)
+    flagged = exceeds(score, limit) | np.isnan(score)
+    for at, observed in patterns(standard):
+        at = at[flagged[at]]
+        seen = [np.intersect1d(player, observed).tolist() for player in explainer.players]
+        lowest = Lowest(explainer.score.given_observed(observed), np.nan_to_num(standard[at], nan=0.0), seen)
+        for place, (row, answer) in enumerate(zip(at, lowest.search(limit), strict=True)):
+            members = [i for player in answer.chosen for i in seen[player]]
+            moved[row, members] = lowest.best_values(place, members)
+            answers[row] = answer
+    if_changed = explainer.score(moved)
+    for row in np.flatnonzero(flagged & exceeds(if_changed, limit)):
+        moved[row], if_changed[row], answers[row] = standard[row], score[row], Answer((), True, False)
+    columns = [tuple(sorted(i for p in answer.chosen for i in why.players[p])) for answer in answers]
+    return Counterfactual(
+        [tuple(why.player_names[p] for p in answer.chosen) for answer in answers],
+        columns,
+        why.data,
+        _changed_cells(why.data, explainer.model.to_cells(moved, reading, explainer.columns), columns),
+        score,
+        if_changed,
+        limit,
+        np.array([answer.exact for answer in answers], dtype=bool),
+        np.array([answer.possible for answer in answers], dtype=bool),
+        why.row_labels,
+        why.feature_names,
+        why.native,
+    )
 
 
 class Answer(NamedTuple):

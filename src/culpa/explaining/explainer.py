@@ -175,7 +175,7 @@ class Explainer(CopiedInUse):
             reading = reading.choose(rows)
         if self._witness is not None:
             self._witness.check(reading.features, reading.labels)
-        return self.one_pass.explain(reading, parts)
+        return self._one_pass.explain(reading, parts)
 
     def __call__(self, X: TableT, rows: Any = None, *, parts: Parts = None) -> Explanation[TableT]:
         """`explain`, as in shap."""
@@ -201,7 +201,7 @@ class Explainer(CopiedInUse):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.centre, model.scale))
         shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
-        self.one_pass.tell_doubts(Doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations))
+        self._one_pass.tell_doubts(Doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations))
         return shares
 
     def compile(self) -> Self:
@@ -254,7 +254,7 @@ class Explainer(CopiedInUse):
         return self.columns.names if self.groups is None else tuple(name for name, _ in self.groups)
 
     @cached_property
-    def one_pass(self) -> OnePass:
+    def _one_pass(self) -> OnePass:
         """What computes explanations, for culpa's own use: of rows that are scored already, and batch by batch."""
         return OnePass(
             self.model,

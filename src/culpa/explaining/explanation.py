@@ -287,26 +287,26 @@ class Explanation(LikeShap, Generic[TableT]):
 
     def shortest(self, share: float = 0.9) -> "Shortest":
         """The fewest players of each row whose values add up to a share of the score less the base value."""
-        from culpa.explaining.shortest import Shortest
+        from culpa.explaining.shortest import shortest_of
 
-        return Shortest.of(self, share)
+        return shortest_of(self, share)
 
     def interactions(self) -> "Interactions":
         """Which players matter together: exact pairwise Shapley interactions, for up to 20 players."""
-        from culpa.explaining.interactions import Interactions
+        from culpa.explaining.interactions import interactions_of
 
         if self.method == "asymmetric":
             raise ValueError("interactions() are those of symmetric Shapley values: explain without upstream.")
-        return Interactions.of(self)
+        return interactions_of(self)
 
     def counterfactual(self, limit: float | None = None) -> "Counterfactual":
         """The fewest players to change, and their new values, so that each row is not flagged.
 
         The limit is that of the detector that explained its own statistic, unless given.
         """
-        from culpa.explaining.counterfactual import Counterfactual
+        from culpa.explaining.counterfactual import counterfactual_of
 
-        return Counterfactual.of(self, limit)
+        return counterfactual_of(self, limit)
 
     @overload
     def to_frame(self: "Explanation[FrameT]") -> FrameT: ...  # type: ignore[overload-overlap]

@@ -58,34 +58,6 @@ class Interactions:
     row_labels: NDArray[Any]
     native: Any = None  # the table that was explained, kept to answer in kind
 
-    @classmethod
-    def of(cls, why: "Explanation") -> "Interactions":
-        """The interactions behind an explanation that knows its explainer."""
-        origin = origin_of(why, "interactions()")
-        explainer, players = origin.explainer, origin.explainer.players
-        if why.method == "simulated":
-            raise ValueError(
-                "interactions() needs exact values of coalitions, and a score that is a function has none."
-            )
-        if len(players) > MOST_PLAYERS:
-            raise ValueError(
-                f"interactions() values all coalitions of players, up to {MOST_PLAYERS} of them, and here are "
-                f"{len(players)}. Put features into groups."
-            )
-        standard = explainer.model.standardise(origin.rows.features)
-        result = np.zeros((len(why), len(players), len(players)))
-        for at, observed in patterns(standard):
-            if not len(observed):
-                result[at] = np.nan
-                continue
-            present = [k for k, player in enumerate(players) if np.isin(player, observed).any()]
-            members = [np.intersect1d(players[k], observed).tolist() for k in present]
-            game = explainer.game.where(np.isin(np.arange(standard.shape[1]), observed))
-            rows = np.nan_to_num(standard[at], nan=0.0)
-            if present:
-                result[np.ix_(at, np.array(present), np.array(present))] = matrices(game, rows, members)
-        return cls(result, why.player_names, why.row_labels, why.native)
-
     def __len__(self) -> int:
         return len(self.values)
 
@@ -129,6 +101,32 @@ class Interactions:
             for pair in ranked(np.abs(strength))[:_SHOWN]
         ]
         return "\n".join([f"{head}; strongest in row {self.row_labels[0]}>", *lines])
+
+
+def interactions_of(why: "Explanation") -> Interactions:
+    """The interactions behind an explanation that knows its explainer."""
+    origin = origin_of(why, "interactions()")
+    explainer, players = origin.explainer, origin.explainer.players
+    if why.method == "simulated":
+        raise ValueError("interactions() needs exact values of coalitions, and a score that is a function has none.")
+    if len(players) > MOST_PLAYERS:
+        raise ValueError(
+            f"interactions() values all coalitions of players, up to {MOST_PLAYERS} of them, and here are "
+            f"{len(players)}. Put features into groups."
+        )
+    standard = explainer.model.standardise(origin.rows.features)
+    result = np.zeros((len(why), len(players), len(players)))
+    for at, observed in patterns(standard):
+        if not len(observed):
+            result[at] = np.nan
+            continue
+        present = [k for k, player in enumerate(players) if np.isin(player, observed).any()]
+        members = [np.intersect1d(players[k], observed).tolist() for k in present]
+        game = explainer.game.where(np.isin(np.arange(standard.shape[1]), observed))
+        rows = np.nan_to_num(standard[at], nan=0.0)
+        if present:
+            result[np.ix_(at, np.array(present), np.array(present))] = matrices(game, rows, members)
+    return Interactions(result, why.player_names, why.row_labels, why.native)
 
 
 def matrices(game: Game, X: Floats, players: Players) -> Floats:

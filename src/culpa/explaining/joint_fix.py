@@ -120,5 +120,5 @@ def _worst_culprits(explainer: Explainer, rows: ScoredRows, k: int, n_features: 
         raise ValueError(
             f"features={k} is not a possible number of features to fix. Use 1 to {n_features}, or a list of names."
         )
-    why = explainer.one_pass.explain_scored(rows)
+    why = explainer._one_pass.explain_scored(rows)
     return ranked(np.where(why.observed, why.blame, -np.inf))[:, :k]

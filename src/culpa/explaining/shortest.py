@@ -69,16 +69,6 @@ class Shortest:
     share: float
     counts: NDArray[np.intp]
 
-    @classmethod
-    def of(cls, why: "Explanation", share: float) -> "Shortest":
-        """The shortest explanation of each row."""
-        if not 0 < share <= 1:
-            raise ValueError(f"shortest(share) needs a share above 0 and up to 1, got {share!r}.")
-        # what rounding leaves between a score and its base value is nobody's
-        excess = np.where(exceeds(why.score, why.base_value), why.score - why.base_value, 0.0)
-        counts = fewest(np.nan_to_num(why.values, nan=0.0), share * excess)
-        return cls(why, share, np.minimum(counts, why.observed.sum(axis=1)))
-
     def __len__(self) -> int:
         return len(self.counts)
 
@@ -119,3 +109,13 @@ class Shortest:
         ]
         more = [f"  and {count(len(rows) - _SHOWN, 'more row')}"] if len(rows) > _SHOWN else []
         return "\n".join([head, *lines, *more])
+
+
+def shortest_of(why: "Explanation", share: float) -> Shortest:
+    """The shortest explanation of each row."""
+    if not 0 < share <= 1:
+        raise ValueError(f"shortest(share) needs a share above 0 and up to 1, got {share!r}.")
+    # what rounding leaves between a score and its base value is nobody's
+    excess = np.where(exceeds(why.score, why.base_value), why.score - why.base_value, 0.0)
+    counts = fewest(np.nan_to_num(why.values, nan=0.0), share * excess)
+    return Shortest(why, share, np.minimum(counts, why.observed.sum(axis=1)))

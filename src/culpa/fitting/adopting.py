@@ -52,7 +52,7 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
     X, p = table.array, model.gaussian.n_components
     moments = Moments.of(X).scaled(model.centre, model.scale)
     ppca = _estimator(pca, model, moments)
-    own = ppca.scaled(model.centre, model.scale, recipe.columns)
+    own = ppca._scaled(model.centre, model.scale, recipe.columns)
     witness = Witness.of(source, own)
     assert witness is not None  # a PCA reconstructs rows
     witness.check(X, table.row_labels())
@@ -62,9 +62,9 @@ def adopt(recipe: Recipe, source: Any, pca: Any, model: FittedModel, table: Tabl
     def judge(k: int) -> Judge:
         if not trained:
             return recipe.judge(own)
-        others = PPCA(p).fit_moments(blocks.without(k).scaled(model.centre, model.scale))
+        others = PPCA(p)._fit_moments(blocks.without(k).scaled(model.centre, model.scale))
         centre = model.centre + model.scale * others.mean_
-        return recipe.judge(others.scaled(centre, model.scale, recipe.columns))
+        return recipe.judge(others._scaled(centre, model.scale, recipe.columns))
 
     if trained and recipe.limit_kind == "conformal":
         raise ValueError(
@@ -97,7 +97,7 @@ def _estimator(pca: Any, model: FittedModel, moments: Moments) -> PPCA:
     ppca = PPCA(model.gaussian.n_components)
     ppca.n_features_in_, ppca.n_samples_ = model.gaussian.n_features, moments.n
     ppca.n_iter_, ppca.converged_ = ADOPTED, True
-    return ppca.restore(model.gaussian, np.asarray(pca.components_, dtype=np.float64), moments.sample)
+    return ppca._restore(model.gaussian, np.asarray(pca.components_, dtype=np.float64), moments.sample)
 
 
 def _was_fitted_to(pca: Any, model: FittedModel, X: Floats) -> bool:

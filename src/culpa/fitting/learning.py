@@ -86,7 +86,7 @@ class _Prepared(NamedTuple):
 
     def scaled(self, ppca: Estimator, columns: Lagged) -> FittedModel:
         """A model of the standardised rows as one of the user's numbers."""
-        model = ppca.scaled(self.mean + self.scale * ppca.mean_, self.scale, columns, self.context)
+        model = ppca._scaled(self.mean + self.scale * ppca.mean_, self.scale, columns, self.context)
         return model if self.margins is None else replace(model, margins=self.margins)
 
 
@@ -235,8 +235,8 @@ class Recipe:
         choice = None
         if self.n_components == "auto" and p is None and blocks is not None and len(blocks) > 1:
             choice = choose_components(blocks, scale=self.settings.scale)
-        ppca = self._estimator(choice, p).fit_moments(moments.scaled(mean, scale), self._names)
-        return Learned(ppca, ppca.scaled(mean + scale * ppca.mean_, scale, self.columns, context), choice)
+        ppca = self._estimator(choice, p)._fit_moments(moments.scaled(mean, scale), self._names)
+        return Learned(ppca, ppca._scaled(mean + scale * ppca.mean_, scale, self.columns, context), choice)
 
     def _fit_modes(
         self, learned: Learned, rows: Floats, kept: Mask, held_out: Floats, labels: NDArray[Any]
@@ -383,7 +383,7 @@ class Recipe:
             ),
             degrees_of_freedom=known.gaussian.degrees_of_freedom,
         )
-        ppca.refine(seen.standard, start, steps=_STUDENT_STEPS if self.settings.model == "student" else _EM_STEPS)
+        ppca._refine(seen.standard, start, steps=_STUDENT_STEPS if self.settings.model == "student" else _EM_STEPS)
         return seen.scaled(ppca, self.columns)
 
 

@@ -55,7 +55,7 @@ def fit_mixture(table: Table, settings: DetectorSettings, n_components: int | fl
         found = choose_components(BlockMoments.of(rows[mode_of_row == mode]), scale=False) if count >= fewest else None
         numbers.append(model.n_components_[mode] if found is None else min(found.n_components, rows.shape[1] - 1))
     try:
-        return model.refit(table, numbers)
+        return model._refit(table, numbers)
     except mixture_em.StarvedModeError:
         return model
 

@@ -59,7 +59,7 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
     for part in ("blocks", "gathered"):
         if sum(array.size for array in kept.get(part, {}).values()) > _MOST_NUMBERS:
             del kept[part]
-    kept["model" if fitted.n_modes is None else "modes"] = fitted.ppca.to_arrays() | _mode_arrays(fitted)
+    kept["model" if fitted.n_modes is None else "modes"] = fitted.ppca._to_arrays() | _mode_arrays(fitted)
     kept |= {f"limits.{name}": _arrays_of_scores(tail) for name, tail in fitted.limits.tails.items()}
     if context is not None:
         kept["context"] = {name: getattr(context, name) for name in _CONTEXT}
@@ -132,7 +132,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
     ppca.n_samples_, ppca.n_iter_, ppca.converged_ = training["rows"], training["iterations"], training["converged"]
     columns = _columns(header, len(arrays["mean"]))
     centre, scale = arrays["mean"] + arrays["scale"] * ppca.mean_, arrays["scale"]
-    model = ppca.scaled(centre, scale, columns, _context(part_of(arrays, "context"), columns, len(centre)))
+    model = ppca._scaled(centre, scale, columns, _context(part_of(arrays, "context"), columns, len(centre)))
     model = replace(model, mode_units=part_of(modes, "units")) if modes else model
     if of_margins := part_of(arrays, "margins"):
         margins = Margins.from_arrays(of_margins)
@@ -180,7 +180,7 @@ def _ppca(arrays: Arrays, header: dict[str, Any]) -> PPCA:
     thin = "factor" in arrays
     sample = Scatter.of_factor(arrays["factor"]) if thin else Scatter.of_matrix(arrays["covariance"])
     ppca = kind(n_components, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
-    return ppca.restore(gaussian, arrays["axes"], sample)
+    return ppca._restore(gaussian, arrays["axes"], sample)
 
 
 def _mixture(arrays: Arrays, header: dict[str, Any]) -> MixturePPCA:
@@ -189,7 +189,7 @@ def _mixture(arrays: Arrays, header: dict[str, Any]) -> MixturePPCA:
     modes = tuple(LatentGaussian(mean, loadings[:, :p], noise) for mean, loadings, noise, p in each)
     parameters = header["parameters"]
     ppca = MixturePPCA(len(numbers), numbers, noise=parameters["noise"], shrinkage=parameters["shrinkage"])
-    return ppca.restore(LatentMixture(arrays["weights"], modes), arrays["covariance"])
+    return ppca._restore(LatentMixture(arrays["weights"], modes), arrays["covariance"])
 
 
 def _scores(arrays: Arrays, name: str, n: list[int], smooth: float | None) -> HeldOutScores:

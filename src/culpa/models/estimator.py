@@ -40,7 +40,7 @@ class Estimator(BaseEstimator, ABC):
         """Sample covariance, (d, d); with modes, its mean within modes, weighted by the modes' shares."""
 
     @abstractmethod
-    def to_arrays(self) -> dict[str, Floats]:
+    def _to_arrays(self) -> dict[str, Floats]:
         """For model files."""
 
     def score_samples(self, X: Any) -> Floats:
@@ -59,7 +59,7 @@ class Estimator(BaseEstimator, ABC):
         """Row minus reconstruction."""
         return self.distribution_.residuals(self._read(X))
 
-    def scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
+    def _scaled(self, centre: Floats, scale: Floats, columns: Lagged, context: Context | None = None) -> FittedModel:
         """What normal looks like in the user's units, where this model was fitted to rows of which centre is the mean.
 
         With a context, these are rows that were adjusted to it.

@@ -109,7 +109,7 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         """The most probable mode of each row, counted from 0."""
         return self.distribution_.mode_of(self._read(X))
 
-    def refit(self, X: Any, n_components: Sequence[int]) -> Self:
+    def _refit(self, X: Any, n_components: Sequence[int]) -> Self:
         """The same modes with other numbers of components, from where the fit left off."""
         rows = self._read(X)
         centre = np.nanmean(rows, axis=0)
@@ -132,7 +132,7 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         self.bic_ = bic
         return self
 
-    def restore(self, mixture: LatentMixture, mode_covariances: Floats) -> Self:
+    def _restore(self, mixture: LatentMixture, mode_covariances: Floats) -> Self:
         """Become fitted again from what a model file keeps."""
         self.mixture_, self.mode_covariances_ = mixture, mode_covariances
         self.n_modes_ = mixture.n_modes
@@ -162,7 +162,7 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         """Mean covariance of the modes' rows, weighted by the modes' shares, (d, d)."""
         return np.asarray(np.einsum("k,kij->ij", self.weights_, self.mode_covariances_))
 
-    def to_arrays(self) -> dict[str, Floats]:
+    def _to_arrays(self) -> dict[str, Floats]:
         """For model files."""
         p = self.mixture_.n_components
         padded = [np.pad(mode.loadings, ((0, 0), (0, p - mode.n_components))) for mode in self.mixture_.modes]
@@ -240,7 +240,7 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         self.n_iter_, self.converged_ = len(found.log_likelihoods), found.converged
         if self.n_modes != "auto":
             self.bic_ = {len(order): mixture_em.bic(found, len(centred))}
-        self.restore(LatentMixture(mixture.weights[order], modes), covariances[order])
+        self._restore(LatentMixture(mixture.weights[order], modes), covariances[order])
 
     def _warn(self, found: mixture_em.Fitted) -> None:
         if not found.converged:

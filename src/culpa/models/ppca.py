@@ -104,7 +104,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self._fit_closed_form(table.array)
         return self
 
-    def fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
+    def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
         """Learn from the mean and covariance of complete rows, as gathered in one pass over a large table."""
         check_estimator_input(self, Table(np.empty((0, moments.n_features)), names), reset=True)
         self._parameters.check(self.get_params())
@@ -126,13 +126,13 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         first = not hasattr(self, "gaussian_")
         table = check_estimator_input(self, X, reset=first)
         rows = complete_rows(table)
-        moments = (Moments.of(rows[:0]) if first else self.moments_so_far()).then(rows, forget)
+        moments = (Moments.of(rows[:0]) if first else self._moments_so_far()).then(rows, forget)
         names = getattr(self, "feature_names_in_", None)
-        self.fit_moments(moments, None if names is None else tuple(names))
+        self._fit_moments(moments, None if names is None else tuple(names))
         self._moments = moments
         return self
 
-    def moments_so_far(self) -> Moments:
+    def _moments_so_far(self) -> Moments:
         """Mean and covariance of the rows learned from: as gathered, or as the fitted model has them."""
         check_is_fitted(self)
         if self.n_iter_ > 1:
@@ -153,7 +153,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         return np.asarray(self.mean_ + np.asarray(X, dtype=np.float64) @ self.components_)
 
-    def restore(self, gaussian: LatentGaussian, axes: Floats, sample: Scatter) -> Self:
+    def _restore(self, gaussian: LatentGaussian, axes: Floats, sample: Scatter) -> Self:
         """Become fitted again from what a model file keeps."""
         self.mean_, self.sample_, self.components_ = gaussian.mean, sample, axes
         self._keep(gaussian)
@@ -183,7 +183,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         return self.gaussian_
 
-    def to_arrays(self) -> dict[str, Floats]:
+    def _to_arrays(self) -> dict[str, Floats]:
         """For model files."""
         return {
             "mean": self.mean_,
@@ -253,7 +253,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         p = self._choose_n_components(np.asarray(np.linalg.eigvalsh(found.covariance)[::-1], np.float64))
         return LatentGaussian.from_covariance(found.covariance, p, found.mean), rough.n_iter
 
-    def refine(self, X: Floats, start: LatentGaussian, *, steps: int) -> Self:
+    def _refine(self, X: Floats, start: LatentGaussian, *, steps: int) -> Self:
         """A few steps of expectation-maximisation on rows, from a model of similar rows."""
         self.n_samples_, nu = len(X), start.degrees_of_freedom
         if math.isinf(nu):

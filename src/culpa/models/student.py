@@ -70,7 +70,7 @@ class StudentPPCA(PPCA):
         self._fit_em(table.array)
         return self
 
-    def fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
+    def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
         """Not possible: every row has its own weight."""
         raise ValueError("StudentPPCA needs the rows themselves, not only their moments: use fit.")
 

@@ -144,21 +144,21 @@ class Comparison(Result[TableT]):
         return self.sentence
 
     @property
-    def lines(self) -> tuple[FeatureChange, ...]:
+    def _lines(self) -> tuple[FeatureChange, ...]:
         """One line per feature: its part in the change of the mean score, largest first."""
         return self.features
 
     def correlations_to_frame(self) -> DataFrame:
         """One line per pair of features, the clearest change of correlation first."""
-        return self.frame_of(self.correlations)
+        return self._frame_of(self.correlations)
 
 
 def compare(fitted: FittedDetector, before: Reading, after: Reading, **options: Any) -> Comparison:
     """What `PCADetector.compare` does; see there."""
     explainer = fitted.explainer(**options)
     first, second = periods = (Period(explainer), Period(explainer))
-    explainer.one_pass.count_rows(before.features)
-    explainer.one_pass.count_rows(after.features)
+    explainer._one_pass.count_rows(before.features)
+    explainer._one_pass.count_rows(after.features)
     with one_blas_thread(len(before.labels) + len(after.labels)):
         for period, reading in zip(periods, (before, after), strict=True):
             for start in range(0, len(reading.labels), _ROWS_PER_CHUNK):

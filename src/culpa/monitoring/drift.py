@@ -92,8 +92,8 @@ class Drift(Result[TableT]):
     n_stretches: int
     n_components: int
     block_rows: float
-    derived: ClassVar[tuple[str, ...]] = ("sentence", "drifted", "measures")
-    hidden: ClassVar[tuple[str, ...]] = ("native", "angle", "variance", "mean", "score")
+    _derived: ClassVar[tuple[str, ...]] = ("sentence", "drifted", "measures")
+    _hidden: ClassVar[tuple[str, ...]] = ("native", "angle", "variance", "mean", "score")
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -101,7 +101,7 @@ class Drift(Result[TableT]):
         return self.angle, self.variance, self.mean, self.score
 
     @property
-    def lines(self) -> tuple[Measure, ...]:
+    def _lines(self) -> tuple[Measure, ...]:
         """One line per measure."""
         return self.measures
 
@@ -177,7 +177,7 @@ class Drift(Result[TableT]):
 
     def features_to_frame(self) -> DataFrame:
         """One line per feature: its mean and standard deviation in training and now."""
-        return self.frame_of(self.features)
+        return self._frame_of(self.features)
 
 
 def _clear(features: Sequence[FeatureDrift], p_value: Callable[[FeatureDrift], float]) -> list[FeatureDrift]:

@@ -136,7 +136,7 @@ class _Yardstick:
         scale, d = fitted.model.scale, moments.n_features
         scaled = moments.scaled(moments.mean, scale)
         p = min(fitted.n_components, d - 1 if fitted.ppca.shrinkage else min(round(moments.n), d) - 1)
-        ppca = PPCA(p, noise=fitted.ppca.noise, shrinkage=fitted.ppca.shrinkage).fit_moments(scaled)
+        ppca = PPCA(p, noise=fitted.ppca.noise, shrinkage=fitted.ppca.shrinkage)._fit_moments(scaled)
         model = FittedModel(ppca.gaussian_, moments.mean, scale, ppca.sample_, moments.n)
         statistic = named_score(fitted.statistic.name, model, confidence=fitted.confidence)
         return cls(moments, context, model, statistic, _axes(scaled.covariance)[:, :n_directions])

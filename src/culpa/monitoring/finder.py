@@ -262,7 +262,7 @@ class IncidentFinder:
         def snapshot(start: int, k: int) -> Snapshot:
             k += start
             row = batch.rows.choose([k])
-            why = self.explainer.one_pass.explain_scored(row, "values")
+            why = self.explainer._one_pass.explain_scored(row, "values")
             label = plain_label(batch.names.labels[k])
             own = row.standard[0] - self._offset[0], row.reading, why.values[0], why.std_error[0]
             return Snapshot(int(batch.names.positions[k]), label, float(row.score[0]), *own)

@@ -248,10 +248,10 @@ def _explained(explainer: Explainer, batch: Batch, doubts: Doubts) -> Explanatio
     if not batch.flagged.any():
         return None
     rows = batch.rows.choose(batch.flagged_at)
-    explainer.one_pass.count_rows(rows.standard)
-    if explainer.one_pass.compiling_is_due:
-        explainer.one_pass.engine.compile()
-    return explainer.one_pass.explain_scored(rows, "values", doubts)
+    explainer._one_pass.count_rows(rows.standard)
+    if explainer._one_pass.compiling_is_due:
+        explainer._one_pass.engine.compile()
+    return explainer._one_pass.explain_scored(rows, "values", doubts)
 
 
 def as_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:

@@ -66,9 +66,9 @@ class Period:
     def add(self, reading: Reading, *, count: bool = True) -> None:
         """The next rows; with ``count``, they count towards compiling the explainer."""
         if count:
-            self.explainer.one_pass.count_rows(reading.features)
-        if self.explainer.one_pass.compiling_is_due:
-            self.explainer.one_pass.engine.compile()
+            self.explainer._one_pass.count_rows(reading.features)
+        if self.explainer._one_pass.compiling_is_due:
+            self.explainer._one_pass.engine.compile()
         standard = self.explainer.model.standardise(reading.features)
         known = np.asarray(~np.isnan(standard).all(axis=1))  # others have no score
         if not known.all():
@@ -77,7 +77,7 @@ class Period:
         one_by_one: Mask = np.ones(len(standard), dtype=bool) if self.explainer.forms is None else ~complete
         explained = np.zeros((len(standard), 2 * len(self.explainer.players) + 1))
         if one_by_one.any():
-            why = self.explainer.one_pass.explain_scored(
+            why = self.explainer._one_pass.explain_scored(
                 ScoredRows.of(reading.choose(one_by_one), self.explainer.model, self.explainer.score),
                 ("values", "score"),
             )

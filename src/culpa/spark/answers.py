@@ -34,8 +34,8 @@ def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, fla
     """
     fitted = detector.fitted
     explainer = fitted.explainer()
-    explainer.one_pass.count_rows(np.broadcast_to(0.0, (_MANY, explainer.model.standard.n_features)))
-    if explainer.one_pass.compiling_is_due:
+    explainer._one_pass.count_rows(np.broadcast_to(0.0, (_MANY, explainer.model.standard.n_features)))
+    if explainer._one_pass.compiling_is_due:
         explainer.compile()
     return _answered(df, fitted, RecordBatchExplainer, top=top, flagged_only=flagged_only)
 

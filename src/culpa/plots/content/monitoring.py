@@ -216,7 +216,7 @@ def _fitted(detector: PCADetector) -> FittedDetector:
 def _checked(detector: PCADetector, X: Any) -> tuple[FittedDetector, Table]:
     if not isinstance(detector, WatchesRows):
         raise TypeError(f"a control chart needs a fitted PCADetector, not {type(detector).__name__}.")
-    return detector.checked(X)
+    return detector._checked(X)
 
 
 def _statistics(
