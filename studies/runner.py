@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from culpa._core.fit_warning import FitWarning
+from culpa._core.warning import FitWarning
 from culpa.paper.pages import render
 from culpa.paper.published import Progress, silent
 from culpa.paper.run import write

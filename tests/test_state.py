@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import culpa
 from culpa import PCADetector
-from culpa._core.fit_warning import FitWarning
+from culpa._core.warning import FitWarning
 from culpa.columns import Lags
 from culpa.detecting.pieces import fit_moments, of_fitted
 from culpa.fitted import FittedDetector

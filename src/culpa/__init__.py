@@ -27,7 +27,7 @@ _HOMES = {
     "Drift": "culpa.monitoring",
     "Explainer": "culpa.explaining.explainer",
     "Explanation": "culpa.explaining.explanation",
-    "FitWarning": "culpa._core.fit_warning",
+    "FitWarning": "culpa._core.warning",
     "Incident": "culpa.monitoring",
     "Incidents": "culpa.monitoring",
     "Interactions": "culpa.explaining.interactions",
@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from culpa._core.fit_warning import FitWarning
+    from culpa._core.warning import FitWarning
     from culpa.calibration.choice import Calibration, calibrate
     from culpa.columns import Lags
     from culpa.detecting.detector import PCADetector

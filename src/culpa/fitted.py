@@ -17,14 +17,13 @@ from culpa._core.comparing import exceeds
 from culpa._core.copies import own_copy
 from culpa._core.missing import warn_about_empty_rows
 from culpa._core.parameter import check_keywords
-from culpa._core.parameters import EXPLAINER, DetectorSettings
+from culpa._core.parameters import EXPLAINER, DetectorSettings, ExplainerOptions
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
 from culpa.columns import Columns, Reading
 from culpa.columns.groups import named_groups, without_given
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
-from culpa.explaining.options import ExplainerOptions
 from culpa.models import Estimator, FittedModel, OwnChoices
 from culpa.models.blocks import BlockGatherer, BlockMoments
 from culpa.models.components import ComponentChoice

@@ -54,7 +54,7 @@ def test_commands_blame_groups_and_open_them(folder):
         lines = read(folder, "explain", "--top", "1", *options)
         assert lines["feature"].iloc[-1] == ("T1 [degC]" if options else "cooling")
         printed = run("explain", folder / "new.csv", "-m", model, "--top", "1", "-q", *options).stdout
-        assert printed.count(",,") == (0 if options else len(lines))  # groups have no reading of their own
+        assert ",," not in printed  # groups have the reading of their worst member
         assert "nan" not in printed
         told = read(folder, "incidents", *options)
         assert told["sentence"].tolist() == [one.sentence for one in detector.incidents(new, groups=groups)]

@@ -8,7 +8,7 @@ import pytest
 from command_line import run
 
 from culpa import PCADetector
-from culpa._core.fit_warning import FitWarning
+from culpa._core.warning import FitWarning
 from culpa.columns.row_numbers import row_number, row_numbers
 from culpa.datasets import ODDS_NAMES, DataFileError, load_cars04, load_odds
 from studies.recorded import SERVERS, load_server, load_tennessee_eastman

@@ -8,7 +8,7 @@ import pytest
 
 import culpa
 from culpa import PCADetector
-from culpa._core.fit_warning import FitWarning
+from culpa._core.warning import FitWarning
 from culpa.datasets import DataFileError
 from culpa.detecting.pieces import fit_moments
 from culpa.models import Moments

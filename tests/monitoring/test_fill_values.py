@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import culpa
 from culpa import PCADetector
-from culpa._core.fit_warning import FitWarning
 from culpa._core.json_values import as_typed
+from culpa._core.warning import FitWarning
 from culpa.cli import app
 from culpa.datasets import ODDS_NAMES, load_cars04, load_odds, load_wine_outliers, make_plant
 from culpa.io.tables import Batch, Options, open_source

@@ -84,7 +84,8 @@ class Parameters(Mapping[str, Parameter]):
     def of(cls, owner: str, *described: type) -> "Parameters":
         """From classes with a `value` for each parameter: dataclasses, or typed dictionaries that have it in annotations.
 
-        Their docstrings, and those of their bases, have one entry per parameter: the name, then an indented line of help, then paragraphs with more.
+        Their docstrings, and those of their bases, have one entry per parameter: the name, then an indented line of help,
+        then paragraphs with more.
 
         >>> from culpa._core.kinds import POSITIVE
         >>> class Described(dict):

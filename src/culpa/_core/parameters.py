@@ -49,7 +49,8 @@ class _OfModels:
     shrinkage
         How far the training covariance is shrunk towards its diagonal: 0 not at all, 1 completely.
 
-        With n_components = d - 1 the model is the shrunk covariance itself. `culpa.calibrate` can choose the value of a detector.
+        With n_components = d - 1 the model is the shrunk covariance itself. `culpa.calibrate` can choose the value of a
+        detector.
     """
 
     _: KW_ONLY
@@ -295,6 +296,18 @@ class BlameOptions(_Shared, total=False):
 
     game: Annotated[choices.GameName | None, value()]
     method: Annotated[choices.Method, value(default="auto")]
+
+
+class ReportOptions(BlameOptions, total=False):
+    """Options of a report: its title, the name of the data, and how incidents are found and explained."""
+
+    title: str
+    source: str
+    gap: Any
+    min_length: int | None
+    false_incidents: str | None
+    baseline: int
+    units: Mapping[str, str] | None
 
 
 class ExplainerOptions(BlameOptions, total=False):

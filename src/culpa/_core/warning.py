@@ -21,6 +21,10 @@ class EmptyRowsWarning(UserWarning):
     """Some rows have no score."""
 
 
+class FitWarning(UserWarning):
+    """Something that you should know before you rely on a fitted detector."""
+
+
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     """Give a warning about the line that called this package, unless a caller does not want it."""
     listener = _listener.get()

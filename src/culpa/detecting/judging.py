@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from culpa._core.border import entered_as_held, on_what_is_held
 from culpa._core.choices import Criterion, Parts, ScoreName
 from culpa._core.native import same_kind
+from culpa._core.parameters import ExplainerOptions
 from culpa._core.types import DataFrame, Floats, FrameT, TableT
 from culpa._core.validation import Table
 from culpa.columns import Reading
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
 from culpa.explaining.joint_fix import JointFix, fix_jointly
-from culpa.explaining.options import ExplainerOptions
 from culpa.fitted import FittedDetector, operating_modes
 from culpa.fitting.diagnostics import groups_to_suggest
 from culpa.models.ties import SuggestedGroup

@@ -9,11 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from culpa._core.continuity import Step
 from culpa._core.copies import own_copy
-from culpa._core.fit_warning import FitWarning
 from culpa._core.parameters import DETECTOR, DetectorSettings
 from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, default_names, feature_positions
-from culpa._core.warning import warn
+from culpa._core.warning import FitWarning, warn
 from culpa._core.words import count
 from culpa.columns import Lagged
 from culpa.columns.groups import named_groups, plain_groups

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from culpa._core.border import entered_as_held
 from culpa._core.native import emptied
 from culpa._core.optional import require
+from culpa._core.parameters import BlameOptions, ExplainerOptions, ReportOptions
 from culpa._core.types import TableT
 from culpa.columns import Reading
 from culpa.detecting.judging import JudgesRows
-from culpa.explaining.options import BlameOptions, ExplainerOptions, ReportOptions
 from culpa.monitoring import Incidents, Search, find_incidents, split_time
 from culpa.monitoring.comparison import Comparison, compare
 from culpa.monitoring.drift import Drift

@@ -31,6 +31,7 @@ from culpa._core.validation import frame_like
 from culpa.explaining.origin import origin_of
 from culpa.games import Game
 from culpa.shapley import Players, tabulate
+from culpa.shapley.exact import size_weights
 from culpa.shapley.forms import forms_from_probes
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ def _of_table(table: Floats, n_players: int) -> Floats:
     none, one, two = w[size + 2], w[size + 1], w[size]
     both, either = two + 2 * one + none, one + none
     result = np.empty((table.shape[1], n_players, n_players))
-    shapley = _shapley_weights(member, size)
+    of_members, of_all = size_weights(member.shape[1])
+    shapley = member * of_members[size, None] - of_all[size, None]
     for row, values in enumerate(table.T):
         weighted = either * values
         alone = weighted @ member
@@ -171,11 +173,3 @@ def _weights(n_players: int) -> Floats:
     """w_s at position s + 2, for sizes -2 to P; 0 for sizes that no coalition without two players has."""
     w = [1 / ((n_players - 1) * math.comb(n_players - 2, s)) for s in range(n_players - 1)] if n_players > 1 else []
     return np.array([0.0, 0.0, *w, *([0.0] * (n_players + 1 - len(w)))])
-
-
-def _shapley_weights(member: Floats, size: NDArray[np.intp]) -> Floats:
-    """Weight of each coalition in each Shapley value, (2^players, players)."""
-    n = member.shape[1]
-    inside = np.array([0.0, *(1 / (n * math.comb(n - 1, k - 1)) for k in range(1, n + 1))])
-    outside = np.array([*(1 / (n * math.comb(n - 1, k)) for k in range(n)), 0.0])
-    return np.asarray(member * inside[size, None] - (1 - member) * outside[size, None])

@@ -13,11 +13,10 @@ import numpy as np
 from culpa._core import memory
 from culpa._core.continuity import RowOrder, missing_between
 from culpa._core.estimators import ConvergenceWarning
-from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa._core.validation import Table, feature_positions
-from culpa._core.warning import without_warnings
+from culpa._core.warning import FitWarning, without_warnings
 from culpa.calibration.plan import thinned
 from culpa.columns.groups import named_groups
 from culpa.detecting.detector import PCADetector

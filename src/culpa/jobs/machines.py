@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from culpa._core.continuity import RowOrder
 from culpa._core.estimators import ConvergenceWarning
-from culpa._core.fit_warning import FitWarning
 from culpa._core.threads import one_blas_thread
 from culpa._core.validation import Table
-from culpa._core.warning import without_warnings
+from culpa._core.warning import FitWarning, without_warnings
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
 from culpa.io.model_file import detector_to_bytes, fitted_from_bytes

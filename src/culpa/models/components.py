@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from culpa._core.types import Floats
 from culpa.models.blocks import BlockMoments
@@ -20,6 +21,7 @@ from culpa.models.moments import Moments, spread
 
 _NO_VARIANCE = 1e-9  # relative to the largest eigenvalue
 _FLOOR = 1e-12
+_AS_SKLEARN = 1e-15  # the smallest variance of its PCA("mle"), which is `likeliest_dimension`
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,3 +96,41 @@ def _log_likelihood(variances: Floats, along: Floats, most: int, floor: float) -
     left_over = along.sum() - np.cumsum(along)[:most]
     inside = np.cumsum(np.log(kept)) + np.cumsum(along[:most] / kept)
     return np.asarray(-0.5 * (inside + (len(variances) - p) * np.log(noise) + left_over / noise))
+
+
+def likeliest_dimension(variances: Floats, n_rows: float) -> int:
+    """The number of components, at least 1, that makes the eigenvalues of a sample covariance most likely.
+
+    >>> import numpy as np
+    >>> likeliest_dimension(np.array([9.0, 4.0, 1.1, 1.0, 0.9]), 200)
+    2
+
+    References
+    ----------
+    Minka (2000), "Automatic choice of dimensionality for PCA".
+    """
+    numbers = [k for k in range(1, len(variances)) if variances[k - 1] >= _AS_SKLEARN]
+    evidence = [_log_evidence(variances, k, n_rows) for k in numbers]
+    return numbers[int(np.argmax(evidence))] if numbers else 1
+
+
+def _log_evidence(variances: Floats, k: int, n: float) -> float:
+    """Laplace's approximation of the log evidence of k components, up to a constant."""
+    d = len(variances)
+    sizes = d - np.arange(k)
+    volume = float((special.gammaln(sizes / 2) - np.log(np.pi) * sizes / 2).sum()) - k * np.log(2)
+    noise = max(_AS_SKLEARN, float(variances[k:].sum()) / (d - k))
+    likelihood = -n / 2 * (float(np.log(variances[:k]).sum()) + (d - k) * np.log(noise))
+    free = d * k - k * (k + 1) / 2
+    smoothed = np.concatenate([variances[:k], np.full(d - k, noise)])
+    first, second = np.triu_indices(k, 1, d)
+    gaps = (variances[first] - variances[second]) * (1 / smoothed[second] - 1 / smoothed[first])
+    curvature = float(np.log(np.maximum(gaps, np.finfo(np.float64).tiny)).sum()) + len(first) * np.log(n)
+    return float(volume + likelihood + np.log(2 * np.pi) * (free + k) / 2 - curvature / 2 - k * np.log(n) / 2)
+
+
+def explaining(variances: Floats, share: float) -> int:
+    """The smallest number of components that explains a share of the variance."""
+    explained = np.cumsum(variances) / (variances.sum() or 1.0)
+    # 1e-12: a share that is met exactly should not fail by rounding
+    return int(np.searchsorted(explained, share - 1e-12)) + 1

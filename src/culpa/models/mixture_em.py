@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg, special
 
 from culpa._core.types import Floats
+from culpa.models.components import explaining
 from culpa.models.distribution import Distribution
 from culpa.models.em import Filled, Rows
 from culpa.models.latent import LatentGaussian, shrunk
@@ -124,10 +125,7 @@ def choose_numbers(rows: Rows, responsibilities: Floats, share: float, mixture: 
     for k, count in enumerate(responsibilities.sum(axis=0)):
         covariance = moments(rows, responsibilities[:, k], None if mixture is None else mixture.modes[k])[1]
         variances = np.maximum(linalg.eigvalsh(covariance)[::-1], 0.0)
-        explained = np.cumsum(variances) / (variances.sum() or 1.0)
-        most = max(1, min(int(count) - _SPARE_ROWS, len(variances) - 1))
-        # 1e-12: a share that is met exactly should not fail by rounding
-        found.append(min(int(np.searchsorted(explained, share - 1e-12)) + 1, most))
+        found.append(min(explaining(variances, share), max(1, min(int(count) - _SPARE_ROWS, len(variances) - 1))))
     return found
 
 

@@ -23,10 +23,10 @@ from culpa._core.types import Floats
 from culpa._core.validation import Table, check_estimator_input, complete_rows
 from culpa._core.warning import warn
 from culpa._core.words import count_are
+from culpa.models.components import explaining, likeliest_dimension
 from culpa.models.em import EMResult, NothingVariesError, em, expected
 from culpa.models.estimator import Estimator
 from culpa.models.latent import LatentGaussian, shrunk
-from culpa.models.minka import likeliest_dimension
 from culpa.models.moments import Moments
 from culpa.models.scatter import Scatter, with_signs
 
@@ -92,17 +92,20 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         table = check_estimator_input(self, X, reset=True, min_rows=2)
         self._parameters.check(self.get_params())
         missing = np.isnan(table.array)
-        if missing.any():
-            refuse_empty_columns(table, missing)
-            if self.method == "closed-form":
-                raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
+        refuse_empty_columns(table, missing)
         self.n_samples_: float = len(table.array)
         self._moments = None
-        if self.method == "em" or missing.any():
+        if self._takes_steps(incomplete=bool(missing.any())):
             self._fit_em(table.array)
         else:
             self._fit_closed_form(table.array)
         return self
+
+    def _takes_steps(self, *, incomplete: bool) -> bool:
+        """Whether expectation-maximisation fits the rows."""
+        if incomplete and self.method == "closed-form":
+            raise ValueError("method='closed-form' needs complete rows, but X has missing cells: use method='em'.")
+        return incomplete or self.method == "em"
 
     def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
         """Learn from the mean and covariance of complete rows, as gathered in one pass over a large table."""
@@ -168,10 +171,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Sample covariance, (d, d)."""
         return self.sample_.matrix
 
-    @property
-    def within_covariance_(self) -> Floats:
-        """The same: there is one mode."""
-        return self.sample_.matrix
+    within_covariance_ = covariance_  # there is one mode
 
     @property
     def _n_features_out(self) -> int:
@@ -311,9 +311,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if p > most:
                 raise ValueError(f"n_components={wanted} needs at least {p + 1} rows, got {n}.")
             return p
-        explained = np.cumsum(variances) / (variances.sum() or 1.0)
-        # 1e-12: a share that is met exactly should not fail by rounding
-        return min(int(np.searchsorted(explained, wanted - 1e-12)) + 1, most)
+        return min(explaining(variances, wanted), most)
 
 
 def _thin_svd(X: Floats) -> tuple[Floats, Floats, Floats]:

@@ -8,11 +8,10 @@ from culpa._core.border import entered
 from culpa._core.parameter import documented, keeps
 from culpa._core.parameters import STUDENT_PARAMETERS, StudentSettings
 from culpa._core.types import Floats
-from culpa._core.validation import check_estimator_input
 from culpa.models.em import em, expected
 from culpa.models.latent import LatentGaussian
 from culpa.models.moments import Moments, mean_and_spread
-from culpa.models.ppca import PPCA, ROUGHLY, refuse_empty_columns
+from culpa.models.ppca import PPCA, ROUGHLY
 from culpa.models.univariate import location_and_scale, wrap
 
 
@@ -61,14 +60,8 @@ class StudentPPCA(PPCA):
     def __init__(self, *_: Any, **__: Any) -> None:
         """Keep the parameters, unchecked until `fit`."""
 
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Learn what normal rows look like; missing cells are allowed."""
-        table = check_estimator_input(self, X, reset=True, min_rows=2)
-        self._parameters.check(self.get_params())
-        refuse_empty_columns(table, np.isnan(table.array))
-        self.n_samples_ = len(table.array)
-        self._fit_em(table.array)
-        return self
+    def _takes_steps(self, *, incomplete: bool) -> bool:
+        return True
 
     def _fit_moments(self, moments: Moments, names: tuple[str, ...] | None = None) -> Self:
         """Not possible: every row has its own weight."""

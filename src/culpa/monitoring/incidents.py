@@ -15,13 +15,13 @@ from culpa._core.continuity import RowOrder
 from culpa._core.json_values import to_json_value
 from culpa._core.kinds import top_of
 from culpa._core.native import emptied, to_frame
+from culpa._core.parameters import BlameOptions
 from culpa._core.types import DataFrame, FrameT, Mask, TableT
 from culpa._core.validation import Table, frame_like
 from culpa._core.warning import warn
 from culpa._core.words import count
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
-from culpa.explaining.options import BlameOptions
 from culpa.fitted import FittedDetector, excess_of
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incident import Incident

@@ -9,8 +9,8 @@ import pandas as pd
 
 from culpa._core.files import write_whole
 from culpa._core.markup import frame
+from culpa._core.parameters import ReportOptions
 from culpa._core.validation import Table
-from culpa.explaining.options import ReportOptions
 from culpa.fitted import FittedDetector
 from culpa.io.tables import Batch, Source, TableError
 from culpa.jobs.batches import NOBODY, Listener, Summary, in_memory, judged_batches

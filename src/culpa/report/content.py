@@ -6,10 +6,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from culpa._core.parameters import BlameOptions
 from culpa._core.validation import Table
 from culpa._core.warning import EmptyRowsWarning, without_warnings
 from culpa._core.words import count, in_percent, ordinal, share
-from culpa.explaining.options import BlameOptions
 from culpa.fitted import FittedDetector
 from culpa.fitting.diagnostics import rate_in_words
 from culpa.monitoring import Incident, Incidents, find_incidents

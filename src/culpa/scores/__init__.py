@@ -17,8 +17,7 @@ from culpa.scores.quadratic import (
     spe,
     t2,
 )
-from culpa.scores.rows import ScoredRows
-from culpa.scores.score import GameSettings, Score
+from culpa.scores.score import GameSettings, Score, ScoredRows
 
 __all__ = [
     "SCORE_NAMES",

@@ -6,13 +6,15 @@ say more, so that more can be asked about it, or faster.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from culpa._core.choices import GameName, RetrainingRank
 from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Mask, Positions
+from culpa.columns import Reading
 from culpa.games import Game
 from culpa.models import FittedModel
 from culpa.models.draws import Expecting
@@ -130,3 +132,26 @@ def memberships(blocks: Sequence[Sequence[int]], n_features: int) -> Mask:
     for k, block in enumerate(blocks):
         result[k, list(block)] = True
     return result
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRows:
+    """Rows as the user has them, as the model sees them, and their scores by one statistic."""
+
+    reading: Reading
+    standard: Floats  # (rows, features): centred and scaled; NaN is missing
+    score: Floats  # (rows,): NaN where no feature was observed
+    statistic: Score
+
+    @classmethod
+    def of(cls, reading: Reading, model: FittedModel, statistic: Score) -> Self:
+        """Standardise and score rows that were read."""
+        standard = model.standardise(reading.features)
+        return cls(reading, standard, statistic(standard), statistic)
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def choose(self, rows: Any) -> Self:
+        """Some of the rows, by positions, a mask or a slice."""
+        return replace(self, reading=self.reading.choose(rows), standard=self.standard[rows], score=self.score[rows])
