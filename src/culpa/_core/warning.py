@@ -22,7 +22,19 @@ class EmptyRowsWarning(UserWarning):
 
 
 class FitWarning(UserWarning):
-    """Something that you should know before you rely on a fitted detector."""
+    """Something that you should know before you rely on a fitted detector.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from culpa import PCADetector
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     detector = PCADetector().fit(np.random.default_rng(0).normal(size=(8, 3)))
+    >>> {warning.category.__name__ for warning in told}
+    {'FitWarning'}
+    """
 
 
 def warn(text: str, kind: type[Warning] = UserWarning) -> None:

@@ -207,7 +207,20 @@ class Lags(TransformerMixin, BaseEstimator):
         self.start = start
 
     def fit(self, X: Any, y: None = None) -> Self:
-        """Note the columns; there is nothing else to learn."""
+        """Note the columns; there is nothing else to learn.
+
+        Parameters
+        ----------
+        X
+            Consecutive rows.
+        y
+            Not used, as in scikit-learn.
+
+        Returns
+        -------
+        self
+            The fitted step.
+        """
         DETECTOR["lags"].check(self.lags)
         one_of(self.start, ("repeat", "missing"), "start")
         self._step = check_estimator_input(self, X, reset=True, min_features=1).usual_step()

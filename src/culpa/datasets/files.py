@@ -34,7 +34,26 @@ Labels = NDArray[np.int64]
 
 
 class Dataset(NamedTuple):
-    """Rows (NaN for a missing cell), labels (1 for an anomaly; all 0 if there are no labels) and names."""
+    """Rows of a data set with their labels and names.
+
+    Attributes
+    ----------
+    X : ndarray of shape (rows, features)
+        The rows; NaN for a missing cell.
+    y : ndarray of shape (rows,)
+        1 for an anomaly, 0 for a normal row; all 0 if there are no labels.
+    feature_names : tuple of str
+        Names of the columns of ``X``.
+    row_names : tuple of str or None
+        Names of the rows, if they have any.
+
+    Examples
+    --------
+    >>> from culpa.datasets import load_wine_outliers
+    >>> wine = load_wine_outliers()
+    >>> wine.feature_names[0], wine.row_names is None
+    ('alcohol', True)
+    """
 
     X: Floats
     y: Labels
@@ -43,7 +62,20 @@ class Dataset(NamedTuple):
 
 
 class DataFileError(ValueError):
-    """A data file is missing, cannot be downloaded, or has the wrong content."""
+    r"""A data file is missing, cannot be downloaded, or has the wrong content.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/cars04.csv", "w") as file:
+    ...         _ = file.write("car\n")
+    ...     try:
+    ...         load_cars04(folder)
+    ...     except DataFileError:
+    ...         print("not that file")
+    not that file
+    """
 
 
 @dataclass(frozen=True)
@@ -84,7 +116,23 @@ ODDS_NAMES = tuple(ODDS)
 def load_cars04(data: str | os.PathLike[str] | None = None) -> Dataset:
     """Specifications of 428 cars of 2004: 11 numbers each, some missing. There are no labels; ``row_names`` are the models.
 
-    ``data`` is a folder that contains ``cars04.csv`` or the original ``04cars.dat.txt``.
+    Parameters
+    ----------
+    data
+        A folder that contains ``cars04.csv`` or the original ``04cars.dat.txt``, before other folders.
+
+    Returns
+    -------
+    Dataset
+        From the file, which is downloaded if it is in no folder.
+
+    Examples
+    --------
+    >>> import os, pytest
+    >>> if "CULPA_DATA" not in os.environ:
+    ...     pytest.skip("the file is downloaded if CULPA_DATA does not name its folder")
+    >>> load_cars04().X.shape
+    (428, 11)
     """
     return read(find(CARS04, data), CARS04)
 
@@ -92,7 +140,25 @@ def load_cars04(data: str | os.PathLike[str] | None = None) -> Dataset:
 def load_odds(name: str, data: str | os.PathLike[str] | None = None) -> Dataset:
     """One of the ten ODDS data sets that the paper used (Rayana, 2016), rows in the order of the source file.
 
-    ``data`` is a folder that contains ``odds/<name>.npz`` or the original ``<name>.mat``. `ODDS_NAMES` lists the names.
+    Parameters
+    ----------
+    name
+        One of `ODDS_NAMES`.
+    data
+        A folder that contains ``odds/<name>.npz`` or the original ``<name>.mat``, before other folders.
+
+    Returns
+    -------
+    Dataset
+        From the file, which is downloaded if it is in no folder.
+
+    Examples
+    --------
+    >>> import os, pytest
+    >>> if "CULPA_DATA" not in os.environ:
+    ...     pytest.skip("the file is downloaded if CULPA_DATA does not name its folder")
+    >>> load_odds("ionosphere").X.shape
+    (351, 33)
     """
     source = ODDS[one_of(name, ODDS, "data set")]
     return read(find(source, data), source)

@@ -38,7 +38,29 @@ class Fault(NamedTuple):
 
 
 class ModesPlant(NamedTuple):
-    """Normal rows to learn from, new rows with faults, the mode of every row, and a mask of the faulty cells."""
+    """A simulated plant with operating modes, some sensors of which are faulty among the new rows.
+
+    Attributes
+    ----------
+    normal : ndarray of shape (rows, sensors)
+        Rows to learn from.
+    new : ndarray of shape (rows, sensors)
+        Later rows, with faults.
+    normal_modes, new_modes : ndarray of shape (rows,)
+        The mode of every row, from 0.
+    culprits : ndarray of shape (rows, sensors)
+        Which cells of ``new`` are faulty.
+    faults : tuple of Fault
+        The faults among the new rows.
+    feature_names : tuple of str
+        Names of the sensors.
+
+    Examples
+    --------
+    >>> plant = make_modes_plant()
+    >>> [fault.feature for fault in plant.faults]
+    ['temperature_reactor', 'valve_position', 'pressure']
+    """
 
     normal: Floats
     new: Floats
@@ -59,6 +81,20 @@ DEFAULT_FAULTS = (
 def make_modes_plant(n_normal: int = 3000, n_new: int = 600, *, seed: int = 0) -> ModesPlant:
     """Simulate a plant of 8 sensors with three operating modes; every mode has one fault among the new rows.
 
+    Parameters
+    ----------
+    n_normal, n_new
+        Numbers of rows to learn from, and of new rows, at least 450 of them.
+    seed
+        The same seed gives the same plant.
+
+    Returns
+    -------
+    ModesPlant
+        Normal and new rows, in one run of the plant.
+
+    Examples
+    --------
     >>> plant = make_modes_plant()
     >>> plant.new.shape, sorted(set(plant.normal_modes.tolist()))
     ((600, 8), [0, 1, 2])

@@ -36,10 +36,25 @@ _MEMORY = 0.9  # correlation of a state with itself one row later
 
 
 class Fault(NamedTuple):
-    """A fault of one sensor from row ``start`` to before row ``stop``; ``size`` is in standard deviations of the sensor.
+    """A fault of one sensor of the simulated plant.
 
-    ``size`` is not used for "stuck", where the sensor repeats its value from before the fault, and for "lost correlation",
-    where it shows usual values that have nothing to do with the other sensors.
+    Attributes
+    ----------
+    kind : str
+        "bias", "drift", "stuck", "spike" or "lost correlation".
+    feature : str
+        Name of the sensor.
+    start, stop : int
+        The fault is in the new rows from ``start`` to before ``stop``.
+    size : float
+        In standard deviations of the sensor. It is not used for "stuck", where the sensor repeats its value from before the
+        fault, and for "lost correlation", where it shows usual values that have nothing to do with the other sensors.
+
+    Examples
+    --------
+    >>> plant = make_plant(faults=[Fault("bias", "flow_feed", 100, 110, size=-3.0)])
+    >>> plant.culprits.sum(axis=0)[:3].tolist()
+    [10, 0, 0]
     """
 
     kind: Kind
@@ -50,7 +65,27 @@ class Fault(NamedTuple):
 
 
 class Plant(NamedTuple):
-    """Normal rows to learn from, new rows with faults, and a mask of the faulty cells."""
+    """A simulated plant, some sensors of which are faulty among the new rows.
+
+    Attributes
+    ----------
+    normal : ndarray of shape (rows, sensors)
+        Rows to learn from.
+    new : ndarray of shape (rows, sensors)
+        Later rows, with faults.
+    culprits : ndarray of shape (rows, sensors)
+        Which cells of ``new`` are faulty.
+    faults : tuple of Fault
+        The faults among the new rows.
+    feature_names : tuple of str
+        Names of the sensors.
+
+    Examples
+    --------
+    >>> plant = make_plant()
+    >>> plant.faults[0].kind, plant.faults[0].feature
+    ('bias', 'flow_reflux')
+    """
 
     normal: Floats
     new: Floats
@@ -79,8 +114,24 @@ def make_plant(
     *,
     seed: int | np.random.Generator | None = 0,
 ) -> Plant:
-    """Simulate a plant of 12 sensors; ``faults`` are applied to the new rows, one after the other.
+    """Simulate a plant of 12 sensors that a few slowly changing states drive.
 
+    Parameters
+    ----------
+    n_normal, n_new
+        Numbers of rows to learn from, and of new rows.
+    faults
+        Applied to the new rows, one after the other.
+    seed
+        The same seed gives the same plant.
+
+    Returns
+    -------
+    Plant
+        Normal and new rows, in one run of the plant.
+
+    Examples
+    --------
     >>> plant = make_plant()
     >>> plant.new.shape, plant.feature_names[0]
     ((400, 12), 'flow_feed')

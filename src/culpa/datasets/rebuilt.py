@@ -12,6 +12,13 @@ _WBC_OUTLIERS = (41, 369, 414, 22, 239, 162, 214, 236, 91, 468, 105, 9, 536, 28,
 def load_wine_outliers() -> Dataset:
     """The ODDS wine data: 10 wines of another cultivar, followed by 119 normal wines, 13 chemical measurements each.
 
+    Returns
+    -------
+    Dataset
+        Made from scikit-learn's copy of the wines.
+
+    Examples
+    --------
     >>> wine = load_wine_outliers()
     >>> wine.X.shape, int(wine.y.sum())
     ((129, 13), 10)
@@ -29,6 +36,13 @@ def load_wine_outliers() -> Dataset:
 def load_wbc() -> Dataset:
     """The ODDS breast cancer data: 357 benign tumours, followed by 21 malignant ones, with columns scaled to [0, 1].
 
+    Returns
+    -------
+    Dataset
+        Made from scikit-learn's copy of the tumours.
+
+    Examples
+    --------
     >>> tumours = load_wbc()
     >>> tumours.X.shape, int(tumours.y.sum())
     ((378, 30), 21)

@@ -104,11 +104,23 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
-        """Learn from normal rows; missing cells are allowed, except with weights.
+        """Learn from normal rows.
 
-        ``sample_weight`` has one weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of
-        other weights only the proportions matter. They apply to the model, the number of components, the limit and, where
-        they are whole, the range of normal rows.
+        Parameters
+        ----------
+        X
+            Normal rows; missing cells are allowed, except with weights.
+        y
+            Not used, as in scikit-learn.
+        sample_weight
+            One weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of other weights only the
+            proportions matter. They apply to the model, the number of components, the limit and, if they are whole, the range of
+            normal rows.
+
+        Returns
+        -------
+        self
+            The fitted detector.
         """
         with all_or_nothing(self, anew=True) as draft:
             with without_warnings(ConvergenceWarning):  # what is odd about the model is said once, below
@@ -234,6 +246,11 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         parameters
             Of the detector: ``statistic``, ``confidence``, ``limit``, ``contamination``, ``groups``, ``game``, ``ranking``
             and ``noun``.
+
+        Returns
+        -------
+        PCADetector
+            A fitted one.
 
         Examples
         --------

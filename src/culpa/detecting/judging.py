@@ -80,24 +80,42 @@ class JudgesRows:
     def statistics(self, X: Any, *, fdr: float | None = None) -> DataFrame: ...
 
     def statistics(self, X: Any, *, fdr: float | None = None) -> Any:
-        """Table of statistics: SPE, T2 and the detector's own, with limits and flags, in the kind of table given.
+        """Table of statistics: SPE, T2 and the detector's own, with limits and flags.
 
-        ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out training rows; it
-        is missing where the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's own statistic
-        alone. With ``fdr``, ``discovery`` marks as many rows as can be reported so that the expected share of false alarms
-        among them is at most ``fdr`` (Benjamini and Hochberg). Limits are at the detector's ``confidence``;
-        `control_limits` has others.
+        Parameters
+        ----------
+        X
+            Rows.
+        fdr
+            False discovery rate: the column ``discovery`` then marks as many rows as can be reported so that the expected share of
+            false alarms among them is at most this (Benjamini and Hochberg).
+
+        Returns
+        -------
+        data frame
+            Of the kind of ``X``. ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out
+            training rows; it is missing if the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's
+            own statistic alone. Limits are at the detector's ``confidence``; `control_limits` has others.
         """
         return statistics_table(self.fitted, self._read(X), fdr)
 
     def control_limits(
         self, confidences: float | Sequence[float] = (0.95, 0.99), *, training: bool = False
     ) -> "pd.DataFrame":
-        """Table of limits for control charts: statistic, confidence, kind, limit.
+        """Table of limits for control charts.
 
-        One line for SPE, T2 and the detector's own statistic at every confidence; the detector's own confidence is always
-        among them, and `limit_`, which `predict` uses, is its line. With ``training``, limits for charts of the training
-        rows themselves: the Beta limit for T2. A confidence that held-out rows are too few for is left out.
+        Parameters
+        ----------
+        confidences
+            Of the limits; the detector's own is always among them. A confidence that held-out rows are too few for is left out.
+        training
+            Limits for charts of the training rows themselves: the Beta limit for T2.
+
+        Returns
+        -------
+        data frame
+            One line for SPE, T2 and the detector's own statistic at every confidence: statistic, confidence, kind, limit. `limit_`,
+            which `predict` uses, is one of them.
         """
         table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
         return table
@@ -107,20 +125,46 @@ class JudgesRows:
     ) -> Explanation[TableT]:
         """Explain the score of every row, or of those that ``rows`` picks.
 
-        ``rows`` are positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a pandas
-        Index holds labels. ``parts`` names the fields of the explanation to compute, one or several of "values", "score",
-        "expected" and "score_if_fixed"; by default all of them. ``options`` are those of `Explainer`. A detector with
-        ``groups`` blames these; ``groups=None`` opens them and blames single features. No rows give an empty explanation.
-        With lags, give whole stretches of consecutive rows, and pick: ``explain(X, rows=flags == -1)``.
+        Parameters
+        ----------
+        X
+            Rows. No rows give an empty explanation. With lags, give whole stretches of consecutive rows, and pick
+            with ``rows=flags == -1``.
+        rows
+            Which rows to explain: positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a
+            pandas Index holds labels.
+        parts
+            Fields of the explanation to compute, one or several of "values", "score", "expected" and "score_if_fixed"; by default
+            all of them.
+        options
+            Those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames single features.
+
+        Returns
+        -------
+        Explanation
+            With a Shapley value for each row and player.
         """
         return self.fitted.explain(self._read(X, min_rows=0), rows, parts=parts, **options)
 
     def contributions(self, X: Any, criterion: Criterion = "rbc", *, statistic: ScoreName | None = None) -> Any:
-        """Classical contributions of every feature to a statistic, in the shape and kind of ``X``.
+        """Classical contributions of every feature to a statistic.
 
-        ``criterion`` is one that ``ranking`` takes. The statistic is the detector's own unless told otherwise, and the
-        Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds" and "propagated". They only rank
-        suspects: `explain` gives Shapley values, which respect correlations.
+        They only rank suspects: `explain` gives Shapley values, which respect correlations.
+
+        Parameters
+        ----------
+        X
+            Rows.
+        criterion
+            One of those that ``ranking`` takes.
+        statistic
+            By default the detector's own, and the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds"
+            and "propagated".
+
+        Returns
+        -------
+        ndarray or data frame
+            In the shape and kind of ``X``.
         """
         table, fitted = self._read(X, min_rows=0), self.fitted
         name = statistic or (None if criterion in contributions.OF_MAHALANOBIS else fitted.statistic.name)
@@ -133,8 +177,18 @@ class JudgesRows:
     def fix(self, X: Any, features: Sequence[str | int] | int = 2) -> JointFix:
         """Fix several features of each row at once: what the remaining ones imply for all of them, and the score then.
 
-        ``features`` names them, or is the number of each row's worst culprits to fix. The name of a group stands for its
-        features; worst culprits are single features.
+        Parameters
+        ----------
+        X
+            Rows.
+        features
+            Names of the features, or the number of each row's worst culprits to fix. The name of a group stands for its features;
+            worst culprits are single features.
+
+        Returns
+        -------
+        JointFix
+            With actual and expected values, and the score before and after.
         """
         fitted = self.fitted
         explainer = fitted.explainer(groups=None)

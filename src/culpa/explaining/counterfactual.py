@@ -77,13 +77,28 @@ class Counterfactual:
         The rows, and the rows with new values, in the user's units. The other cells are the same. Given columns, which
         never change, are not among them.
     score, score_if_changed : ndarray of shape (rows,)
+        The score as it is, and with the new values.
     limit : float
+        A score up to here raises no alarm.
     exact : ndarray of shape (rows,)
         Whether no smaller number of players would do. If not, a greedy search found them.
     possible : ndarray of shape (rows,)
         Whether the row can be cleared at all; if not, nothing is changed. Missing cells may alone exceed the limit.
     row_labels : ndarray of shape (rows,)
+        What the user calls the rows.
     feature_names : tuple of str
+        Names of the columns of ``data``.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> why = detector.explain(plant.new[50:53])
+    >>> change = why.counterfactual()
+    >>> change.players, bool((change.score_if_changed <= detector.limit_).all())
+    ([('x2',), ('x2',), ('x2',)], True)
     """
 
     players: list[tuple[str, ...]]

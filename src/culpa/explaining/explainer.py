@@ -58,6 +58,10 @@ class Explainer(CopiedInUse):
         scaling or lags.
     {parameters}
 
+    References
+    ----------
+    Takeishi (2019), "Shapley values of reconstruction errors of PCA for explaining anomaly detection".
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -68,10 +72,6 @@ class Explainer(CopiedInUse):
     'exact: 16 coalitions of 4 players'
     >>> explainer.explain(X[:5]).values.shape
     (5, 4)
-
-    References
-    ----------
-    Takeishi (2019), "Shapley values of reconstruction errors of PCA for explaining anomaly detection".
     """
 
     if TYPE_CHECKING:  # parameters that are attributes, too
@@ -164,11 +164,24 @@ class Explainer(CopiedInUse):
         return self._engine.chosen
 
     def explain(self, X: TableT, rows: Any = None, *, parts: Parts = None) -> Explanation[TableT]:
-        """Split the score of every row among its features.
+        """Explain the score of every row, or of those that ``rows`` picks.
 
-        ``rows`` (positions, a mask, a slice, or labels of a pandas index) picks the rows to explain; where a model looks
-        back in time, the others still count as what went before. ``parts`` names the fields of the explanation to compute,
-        one or several of "values", "score", "expected" and "score_if_fixed"; by default all of them.
+        Parameters
+        ----------
+        X
+            Rows. No rows give an empty explanation. Where a model looks back in time, rows that are not picked still count as what went
+            before.
+        rows
+            Which rows to explain: positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a
+            pandas Index holds labels.
+        parts
+            Fields of the explanation to compute, one or several of "values", "score", "expected" and "score_if_fixed"; by default
+            all of them.
+
+        Returns
+        -------
+        Explanation
+            With a Shapley value for each row and player.
         """
         reading = X if isinstance(X, Reading) else self.columns.read(X)
         if rows is not None:
@@ -178,11 +191,22 @@ class Explainer(CopiedInUse):
         return self._one_pass.explain(reading, parts)
 
     def __call__(self, X: TableT, rows: Any = None, *, parts: Parts = None) -> Explanation[TableT]:
-        """`explain`, as in shap."""
+        """`explain`, under the name that it has in shap."""
         return self.explain(X, rows, parts=parts)
 
     def expected(self, X: Any, rows: Any = None) -> NDArray[Any]:
-        """What the other players imply each cell should have been, as `explain` has it, without sharing out anything."""
+        """What the other players imply each cell should have been, without sharing out anything.
+
+        Parameters
+        ----------
+        X, rows
+            As for `explain`.
+
+        Returns
+        -------
+        ndarray of shape (rows, columns)
+            ``expected`` of `explain`.
+        """
         return self.explain(X, rows, parts="expected").expected
 
     def shares(self, X: Any) -> Shares:

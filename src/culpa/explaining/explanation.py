@@ -75,23 +75,42 @@ class Explanation(LikeShap, Generic[TableT]):
     score_if_fixed : ndarray of shape (rows, players)
         What the score would be with that player at its expected values.
     feature_names : tuple of str
+        Names of the columns of ``data``.
     row_labels : ndarray of shape (rows,)
         What the user calls the rows: the pandas index, else positions in the table that was explained.
     groups : tuple of (name, positions) or None
         The players, where they are groups of features.
     exact : bool
+        Whether all values are exact.
     n_evaluations : int
         Number of coalitions that were valued; of a score that is a function, evaluations of the function per row.
     n_replicates : int
         Number of independent estimates that each standard error is worth, at least; 0 where exact. Its degrees of freedom
         are one less.
     score_name, game, method : str
-        ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
+        Which score, which game, and how its values were computed: ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
         where the score is a function.
     ranking : str
         Whom `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
     suspicion : ndarray of shape (rows, players) or None
         The criterion, where ``ranking`` is one.
+    furthest : ndarray of shape (rows, players) or None
+        With groups, the position of each group's feature that is furthest from its expected value, in standard deviations.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> why = PCADetector().fit(plant.normal).explain(plant.new[50:53])
+    >>> print(why)
+    Explanation of mahalanobis: 3 rows x 12 players, exact
+    row  score  culprits and their part of the score
+      0  481.4  x2 314.6, x3 36.27, x5 24.5
+      1  487.8  x2 322.3, x3 33.35, x0 24.45
+      2  480.5  x2 313, x0 22.95, x3 22.31
+    >>> why.top(1)["feature"].tolist(), why[:, "x2"].round(1)
+    (['x2', 'x2', 'x2'], array([314.6, 322.3, 313. ]))
     """
 
     values: Floats
@@ -242,10 +261,22 @@ class Explanation(LikeShap, Generic[TableT]):
         return self.values - half, self.values + half
 
     def certain_ranks(self, k: int = 3, confidence: float = 0.95) -> NDArray[np.intp]:
-        """How many of the first ``k`` ranks of Shapley values are certain in each row, (rows,).
+        """How many of the first ranks of Shapley values are certain in each row.
 
         2 means that sampling has settled which player has the highest value and which the second highest. Exact values are
         certain unless they are equal.
+
+        Parameters
+        ----------
+        k
+            Number of ranks to look at.
+        confidence
+            Of the answer.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+            0 to ``k``.
         """
         from culpa.shapley.leading import certain_ranks
 

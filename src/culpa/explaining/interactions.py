@@ -51,7 +51,20 @@ class Interactions:
     values : ndarray of shape (rows, players, players)
         Symmetric. ``values.sum(axis=2)`` are the Shapley values.
     player_names : tuple of str
+        Names of the players.
     row_labels : ndarray of shape (rows,)
+        What the user calls the rows.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> why = detector.explain(plant.new[50:53])
+    >>> pairs = why.interactions()
+    >>> bool(abs(pairs.values.sum(axis=2) - why.values).max() < 1e-9)
+    True
     """
 
     values: Floats

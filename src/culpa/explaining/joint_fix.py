@@ -36,6 +36,16 @@ class JointFix:
         A score up to here raises no alarm.
     row_labels : ndarray of shape (rows,)
         What the user calls the rows.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> fix = detector.fix(plant.new[50:53], ["x2"])
+    >>> fix.clears.tolist(), bool((fix.actual > fix.expected).all())
+    ([True, True, True], True)
     """
 
     features: NDArray[np.str_]

@@ -59,10 +59,22 @@ class Shortest:
     Attributes
     ----------
     explanation : Explanation
+        The values that are added up.
     share : float
         The share of the excess that the players must account for.
     counts : ndarray of shape (rows,)
         How many players each row needs.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> why = detector.explain(plant.new[50:53])
+    >>> shortest = why.shortest(0.5)
+    >>> shortest.players[0], bool((shortest.accounts_for >= 0.5).all())
+    (('x2',), True)
     """
 
     explanation: "Explanation"

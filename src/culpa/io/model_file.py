@@ -33,6 +33,18 @@ def save(fitted: FittedDetector, path: str | Path) -> None:
 def load(path: str | Path) -> "PCADetector":
     """Read a detector from a model file.
 
+    Parameters
+    ----------
+    path
+        A file that `PCADetector.save` or ``culpa fit`` has written.
+
+    Returns
+    -------
+    PCADetector
+        It judges and explains as the one that was saved.
+
+    Examples
+    --------
     >>> import tempfile, pathlib, numpy as np
     >>> from culpa import PCADetector
     >>> detector = PCADetector().fit(np.random.default_rng(0).normal(size=(50, 3)))

@@ -48,7 +48,20 @@ class Estimator(BaseEstimator, ABC):
         return self.distribution_.log_density(self._read(X))
 
     def score(self, X: Any, y: None = None) -> float:
-        """Mean log-density."""
+        """Mean log-density.
+
+        Parameters
+        ----------
+        X
+            Rows; missing cells are allowed.
+        y
+            Not used, as in scikit-learn.
+
+        Returns
+        -------
+        float
+            The higher, the more normal the rows are.
+        """
         return float(self.score_samples(X).mean())
 
     def reconstruct(self, X: Any) -> Floats:

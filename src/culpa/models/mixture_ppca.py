@@ -65,6 +65,10 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
     n_samples_ : int
         Number of rows.
 
+    References
+    ----------
+    Tipping and Bishop (1999), "Mixtures of probabilistic principal component analyzers".
+
     Examples
     --------
     >>> import numpy as np
@@ -74,10 +78,6 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
     >>> model = MixturePPCA(n_components=1).fit(X)
     >>> model.n_modes_, model.weights_.round(3)
     (2, array([0.667, 0.333]))
-
-    References
-    ----------
-    Tipping and Bishop (1999), "Mixtures of probabilistic principal component analyzers".
     """
 
     @keeps(MixtureSettings)
@@ -85,7 +85,20 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None) -> Self:
-        """Learn what normal rows look like, mode by mode."""
+        """Learn what normal rows look like, mode by mode.
+
+        Parameters
+        ----------
+        X
+            Normal rows; missing cells are allowed.
+        y
+            Not used, as in scikit-learn.
+
+        Returns
+        -------
+        self
+            The fitted model.
+        """
         table = check_estimator_input(self, X, reset=True, min_rows=2)
         MIXTURE_PARAMETERS.check(self.get_params())
         rows = table.array

@@ -66,6 +66,10 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     n_iter_, converged_ : int, bool
         How expectation-maximisation went (1 and True for the closed form).
 
+    References
+    ----------
+    Tipping and Bishop (1999), "Probabilistic principal component analysis".
+
     Examples
     --------
     >>> import numpy as np
@@ -74,10 +78,6 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     >>> model = PPCA(n_components=1).fit(X)
     >>> bool(abs(model.noise_variance_ - 0.01) < 0.002)
     True
-
-    References
-    ----------
-    Tipping and Bishop (1999), "Probabilistic principal component analysis".
     """
 
     _parameters = PPCA_PARAMETERS
@@ -88,7 +88,20 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Keep the parameters, unchecked until `fit`."""
 
     def fit(self, X: Any, y: None = None) -> Self:
-        """Learn what normal rows look like."""
+        """Learn what normal rows look like.
+
+        Parameters
+        ----------
+        X
+            Normal rows; missing cells are allowed.
+        y
+            Not used, as in scikit-learn.
+
+        Returns
+        -------
+        self
+            The fitted model.
+        """
         table = check_estimator_input(self, X, reset=True, min_rows=2)
         self._parameters.check(self.get_params())
         missing = np.isnan(table.array)

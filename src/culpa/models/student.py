@@ -40,6 +40,10 @@ class StudentPPCA(PPCA):
     n_iter_, converged_ : int, bool
         How expectation-maximisation went.
 
+    References
+    ----------
+    Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
+
     Examples
     --------
     >>> import numpy as np
@@ -48,10 +52,6 @@ class StudentPPCA(PPCA):
     >>> X[:20] = [0.0, 0.0, 50.0]  # outliers
     >>> StudentPPCA(1).fit(X).components_.round(1)
     array([[0.8, 0.5, 0.3]])
-
-    References
-    ----------
-    Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
     """
 
     _parameters = STUDENT_PARAMETERS

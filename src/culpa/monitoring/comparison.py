@@ -85,6 +85,21 @@ class Comparison(Result[TableT]):
         Stretches of rows on which most of the change depends, because their scores are far from all others.
     n_clear : int
         How many of all pairs have correlations that changed clearly.
+
+    statistic : str
+        The score that is compared.
+    confidence : float
+        Of the intervals.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> comparison = detector.compare(plant.normal, plant.new)
+    >>> comparison.score_after > comparison.score_before, comparison.n_after
+    (True, 400)
     """
 
     score: Interval

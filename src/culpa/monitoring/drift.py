@@ -78,6 +78,16 @@ class Drift(Result[TableT]):
         Main directions of variation that are compared.
     block_rows : float
         Rows of a block of training rows; with fewer recent rows the answer is less certain.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> drift = detector.drift(plant.new)
+    >>> drift.drifted, drift.p_value < 0.01
+    (True, True)
     """
 
     angle: Measure

@@ -29,18 +29,50 @@ class Disagreement:
 class Culprit:
     """A feature (or group of features) to blame, at one moment of an incident.
 
-    ``probability`` is that of a fault in this feature; NaN against "normal" operation, when the process as a whole moved at
-    this moment, and features move without being faulty.
-    ``value`` is its Shapley value and ``share`` that value over the score. ``actual`` was read, and ``expected`` plus or
-    minus one ``expected_sd`` was to be expected ``against`` the "others" (the features that are not culprits of this
-    moment imply it) or against "normal" operation. ``deviation`` is the difference in units of ``expected_sd``.
-    ``expected_was_seen`` says whether training rows had values such as ``expected``. ``score_if_fixed`` is the score with
-    this culprit alone at the value that all others imply.
+    Attributes
+    ----------
+    feature : str
+        Name of the feature or group.
+    probability : float
+        Of a fault in this feature; NaN against "normal" operation, when the process as a whole moved at this moment, and
+        features move without being faulty.
+    value, std_error : float
+        Shapley value, and its standard error if values are sampled.
+    share : float
+        The value over the score.
+    actual, expected : float
+        The reading, and what was to be expected. Of a group, those of its ``member``.
+    expected_sd : float
+        Standard deviation of what was to be expected.
+    deviation : float
+        Difference between actual and expected in units of ``expected_sd``.
+    against : str
+        Where the expected value comes from: "others" if the features that are not culprits of this moment imply it, or
+        "normal" operation.
+    expected_was_seen : bool
+        Whether training rows had values such as ``expected``.
+    score_if_fixed : float
+        The score with this culprit alone at the value that all others imply.
+    decimals : int
+        Of the readings wherever they are shown; negative for large numbers.
+    unit : str
+        Of the readings; empty if it is not known.
+    member : str
+        Of a group, the feature that is furthest off; else empty.
+    instead : tuple of str
+        Features that explain the rows equally well.
+    disagrees_with : tuple of Disagreement
+        Features whose relation to this one broke.
 
-    ``decimals`` are those of the column's readings wherever they are shown; negative for large numbers.
-
-    A group has the numbers of its ``member`` that is furthest off. ``instead`` lists features that explain the rows
-    equally well, and ``disagrees_with`` those whose relation to this one broke.
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> culprit = detector.incidents(plant.new)[0].culprits[0]
+    >>> culprit.feature, culprit.against, culprit.actual > culprit.expected
+    ('x2', 'others', True)
     """
 
     feature: str
@@ -71,9 +103,33 @@ class Culprit:
 class Moment:
     """One row of an incident with its culprits, most to blame first.
 
-    ``n_outside`` features were outside the range of training rows, by more than a quarter of it. ``to_fix`` has the
-    features whose fix, all together, would have cleared the alarm in this row, with the values that the remaining features
-    imply for them jointly; ``score_if_fixed`` is the score then. ``to_fix`` is empty where no set of up to eight was found.
+    Attributes
+    ----------
+    row : int
+        Position in the table.
+    label
+        What the user calls the row.
+    score, p_value : float
+        Of the row; the p-value is NaN if the limit is a formula.
+    culprits : tuple of Culprit
+        Most to blame first.
+    n_outside : int
+        Number of features that were outside the range of training rows, by more than a quarter of it.
+    to_fix : dict
+        Features whose fix, all together, would have cleared the alarm in this row, with the values that the remaining
+        features imply for them jointly. Empty if no set of up to eight was found.
+    score_if_fixed : float
+        The score then.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> incident = detector.incidents(plant.new)[0]
+    >>> list(incident.onset.to_fix), incident.onset.score_if_fixed < detector.limit_
+    (['x2'], True)
     """
 
     row: int
@@ -132,29 +188,63 @@ class Moved:
 class Incident:
     """Flagged rows that belong together.
 
-    ``first``, ``last`` and ``peak`` (the worst row) are positions in the table, from 0; ``start``, ``end`` and
-    ``peak_label`` are what the user calls these rows: times where there are some (pandas Timestamps for dates), else row
-    labels. ``score`` and ``p_value`` are those of the worst row, ``limit`` is the detector's; the p-value is NaN where that
-    limit is a formula.
+    Attributes
+    ----------
+    first, last, peak : int
+        Positions of the first, the last and the worst row in the table, from 0.
+    start, end, peak_label
+        What the user calls these rows: times where there are some (pandas Timestamps for dates), else row labels.
+    status : str
+        "open" while more rows may belong to the incident, else "over".
+    n_flagged : int
+        Number of flagged rows.
+    score, p_value : float
+        Of the worst row; the p-value is NaN if the limit is a formula.
+    limit : float
+        That of the detector.
+    kind, why : str
+        "sensor", "process" or "undecided", and the reason. A "unit" that changed is a sensor's. Signals that are wrong by
+        themselves are "frozen", at a "limit" of their range, "stopped" altogether, or out of physical "range"; their rows
+        need not be flagged.
+    suspects : tuple of str
+        The features that the kind is about.
+    predicted : float
+        Share of the variance of the first suspect that all other features predict. If it is low, a wrong sensor and a process
+        that moved look alike.
+    extent : str
+        "features" if a few features explain the first rows, "upset" if no small set does, and "unclear" if no feature stands
+        out.
+    explained : float
+        Share of the first rows' excess that the best few features explain; NaN without an excess.
+    blamed_first : dict
+        Players with more than a quarter of the blame in the first three flagged rows or in one of them, with their shares.
+    stayed_off, came_back : tuple of str
+        Features that were off until the last tenth of the rows, and those that were off before and normal by then.
+    onset, worst : Moment
+        The first moment and the worst one, with their culprits.
+    spread : tuple of Reached
+        Features that went off, in the order of time.
+    timeline : tuple of Stage
+        Who was to blame when.
+    ranking : tuple of Moved
+        All features in the order of evidence over the whole incident.
+    sentence : str
+        All of this in words.
+    mode : int or None
+        With modes, the operating mode of the first flagged row, counted from 1; features and ranges are judged by what is
+        normal in this mode.
+    unit_change : str
+        Which units changed, such as "°C to °F"; else empty.
 
-    ``kind`` is "sensor", "process" or "undecided", and ``why`` is the reason (`culpa.monitoring.verdict`). ``suspects`` are
-    the features that it is about, and ``predicted`` is the share of the variance of the first that all others predict:
-    where it is low, a wrong sensor and a process that moved look alike.
-
-    A "unit" that changed, such as ``unit_change`` "°C to °F", is a sensor's. Signals that are wrong by themselves are
-    "frozen", at a "limit" of their range, "stopped" altogether, or out of physical "range"; their rows need not be flagged.
-
-    ``extent`` is "features" where a few features explain the first rows, "upset" where no small set does, and "unclear"
-    where no feature stands out. ``explained`` is the share of the first rows' excess that the best few features explain,
-    NaN without an excess. ``blamed_first`` has the players with more than a quarter of the blame in the first three flagged
-    rows or in one of them. ``stayed_off`` are features that were off until the last tenth of the rows, and ``came_back``
-    those that were off before and normal by then.
-
-    ``status`` is "open" while more rows may belong to the incident. ``onset`` and ``worst`` are moments with their own
-    culprits. ``spread`` has the features that went off, in the order of time, and ``timeline`` says who was to blame when.
-    ``ranking`` has all features in the order of evidence over the whole incident. ``mode`` is the operating mode of the
-    first flagged row, counted from 1, where the detector tells modes apart; features and ranges are judged by what is
-    normal in this mode.
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> incident = detector.incidents(plant.new)[0]
+    >>> incident.first, incident.kind, incident.suspects
+    (50, 'sensor', ('x2',))
     """
 
     first: int

@@ -52,9 +52,24 @@ _ROWS_PER_CHUNK = 1 << 14  # rows judged at a time, so that memory does not grow
 class Incidents(Sequence[Incident], Generic[TableT]):
     """The incidents of a table, in order; ``print`` shows their sentences.
 
-    ``n_rows`` and ``n_flagged`` count the rows of the table and the flagged ones among them, whether or not they made it
-    into an incident. ``unconfirmed`` are stretches of flagged rows with too little evidence for an incident, and
-    ``expected`` says how many false incidents to expect; empty where you said what makes an incident.
+    Attributes
+    ----------
+    n_rows, n_flagged : int
+        Rows of the table, and the flagged ones among them, whether or not they made it into an incident.
+    unconfirmed : tuple of Incident
+        Stretches of flagged rows with too little evidence for an incident.
+    expected : str
+        How many false incidents to expect; empty if you said what makes an incident.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> incidents = detector.incidents(plant.new)
+    >>> incidents.n_rows, incidents[0].start, len(incidents[:2])
+    (400, 50, 2)
     """
 
     def __init__(

@@ -113,12 +113,27 @@ def contributions(X: Floats, criterion: str, root: Floats, covariance: Floats) -
 
 
 def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | Score | None = None) -> Any:
-    """Contributions of every feature to a score of a fitted model, in the shape and kind of the table given.
+    """Contributions of every feature to a score of a fitted model.
 
-    ``model`` is whatever `culpa.Explainer` takes. ``score`` is "spe" unless told otherwise; "leave-one-out",
-    "mahalanobis-shapley", "fault-odds" and "propagated" belong to "mahalanobis". A missing cell stays missing, and the
-    others contribute to the index of the observed features.
+    Parameters
+    ----------
+    model
+        Whatever `culpa.Explainer` takes.
+    X
+        Rows. A missing cell stays missing, and the others contribute to the index of the observed features.
+    criterion
+        One of those that ``ranking`` takes.
+    score
+        The score; by default "spe", or "mahalanobis" for "leave-one-out", "mahalanobis-shapley", "fault-odds" and
+        "propagated", which belong to it.
 
+    Returns
+    -------
+    ndarray or data frame
+        In the shape and kind of ``X``.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.decomposition import PCA
     >>> X = load_iris().data
@@ -142,10 +157,22 @@ def of_model(model: Any, X: Any, criterion: str = "rbc", score: str | Score | No
 
 
 def propagated_together(model: Any, X: Any) -> Floats:
-    """Log-odds that the fault of an incident entered at each column, from all its rows together, (columns,).
+    """Log-odds that the fault of an incident entered at each column, from all its rows together.
 
-    ``model`` is whatever `culpa.Explainer` takes, ``X`` the rows of the incident. A column that no row has is NaN.
+    Parameters
+    ----------
+    model
+        Whatever `culpa.Explainer` takes.
+    X
+        The rows of the incident.
 
+    Returns
+    -------
+    ndarray of shape (columns,)
+        NaN for a column that no row has.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.decomposition import PCA
     >>> X = load_iris().data

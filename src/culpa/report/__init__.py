@@ -24,7 +24,23 @@ __all__ = ["Report", "make_report", "report_on"]
 
 
 class Report:
-    """A report on new rows, as a page and as data."""
+    """A report on new rows, as a page and as data.
+
+    Attributes
+    ----------
+    content : dict
+        Everything that the page shows.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> report = detector.report(plant.new, title="Line 3")
+    >>> report.to_dict()["title"], "<html" in report.to_html()
+    ('Line 3', True)
+    """
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
@@ -48,9 +64,21 @@ class Report:
         return to_page(self.content)
 
     def save(self, path: str | Path, *, json: bool | None = None, force: bool = True) -> Path:
-        """Write the page, or the data as JSON (by default where the name ends in ``.json``).
+        """Write the page, or the data as JSON.
 
-        The file appears under its name only when it is complete. Extensions such as ``.pdf`` are refused.
+        Parameters
+        ----------
+        path
+            File to write, which appears under its name only when it is complete. Extensions such as ``.pdf`` are refused.
+        json
+            Whether to write JSON; by default if the name ends in ``.json``.
+        force
+            Whether a file of this name is replaced.
+
+        Returns
+        -------
+        Path
+            The file.
         """
         path = Path(path)
         as_json = is_json(path) if json is None else json

@@ -23,10 +23,33 @@ def waterfall(
     limit: float | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """From the base value to the score of the row at position ``row``, feature by feature.
+    """From the base value to the score of one row, feature by feature.
 
-    Features beyond the ``max_features`` largest share one bar, so that bars always add up. ``limit`` draws the control
-    limit, for example ``detector.limit_``.
+    Parameters
+    ----------
+    why
+        The explanation.
+    row
+        Position of the row in the explanation.
+    max_features
+        Features beyond this many of the largest values share one bar, so that bars always add up; None shows all.
+    limit
+        Draw this control limit, for example ``detector.limit_``.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = waterfall(detector.explain(plant.new[60:61]), limit=detector.limit_)
     """
     canvas.require_matplotlib()
     content = Waterfall.of(why, row, max_features=max_features, limit=limit)
@@ -67,9 +90,33 @@ def waterfall(
 
 
 def bar(why: Explanation, row: int | None = None, *, max_features: int | None = 12, ax: "Axes | None" = None) -> "Axes":
-    """Blame of the row at position ``row``, or mean blame over all rows.
+    """Blame of one row, or mean blame over all rows.
 
     The lines over the bars are 95% intervals of one row's sampled values, or the middle 80% of many rows.
+
+    Parameters
+    ----------
+    why
+        The explanation.
+    row
+        Position of the row in the explanation; None for the mean over all rows.
+    max_features
+        Number of features to show; None shows all.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = bar(detector.explain(plant.new[50:80]))
     """
     canvas.require_matplotlib()
     content = Bars.of(why, row, max_features=max_features)
@@ -90,7 +137,30 @@ def bar(why: Explanation, row: int | None = None, *, max_features: int | None = 
 
 
 def heatmap(why: Explanation, *, max_features: int | None = 20, ax: "Axes | None" = None) -> "Axes":
-    """Blame of every row and feature, with the rows' score above; grey cells are missing."""
+    """Blame of every row and feature, with the rows' score above; grey cells are missing.
+
+    Parameters
+    ----------
+    why
+        The explanation.
+    max_features
+        Number of features to show, those with the most blame; None shows all.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = heatmap(detector.explain(plant.new[40:90]))
+    """
     canvas.require_matplotlib()
     content = Heatmap.of(why, max_features=max_features)
     ax = canvas.axes_or_new(ax, 9.0, 1.6 + 0.24 * len(content.names))
@@ -132,8 +202,33 @@ def scatter(
 ) -> "Axes":
     """A culprit against another feature, with the value that was expected.
 
-    ``feature`` is the most blamed one unless named, ``against`` the one that correlates most with it. ``normal`` is a
-    table of rows to draw around, such as the training rows; without it the other explained rows are drawn.
+    Parameters
+    ----------
+    why
+        The explanation.
+    row
+        Position of the row in the explanation.
+    feature
+        Name or position of the culprit; by default the most blamed feature.
+    against
+        The other feature; by default the one that correlates most with the culprit.
+    normal
+        Rows to draw around, such as the training rows; by default the other explained rows.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = scatter(detector.explain(plant.new[60:61]), normal=plant.normal)
     """
     canvas.require_matplotlib()
     content = Scatter.of(why, row, feature=feature, against=against, normal=normal)

@@ -32,15 +32,42 @@ def control_chart(
     log: bool | None = None,
     ax: "Sequence[Axes] | None" = None,
 ) -> "list[Axes]":
-    """SPE and T2 of each row with their limits, incidents shaded; one Axes per statistic, SPE first.
+    """SPE and T2 of each row with their limits, incidents shaded.
 
-    ``time`` names the column of times, or gives one time per row; the index of a pandas table needs no naming.
-    ``incidents`` are those of ``detector.incidents``; without them, runs of flagged rows are shaded. Filled marks are rows
-    that the detector flags, hollow ones are above the limit of a chart that does not flag. ``log`` chooses a logarithmic
-    scale; by default, it is logarithmic if a row is above 50 times the limit. ``ax`` takes as many Axes as are returned.
-    ``cusum=True`` adds the CUSUM of the detector's own statistic, which finds faults that are small and last. Independent
-    normal rows exceed its interval as seldom as the limit, after 100 rows on average at 99%; give another number instead
-    of True.
+    Filled marks are rows that the detector flags, hollow ones are above the limit of a chart that does not flag.
+
+    Parameters
+    ----------
+    detector
+        A fitted detector.
+    X
+        Rows in the order of time.
+    time
+        Name of the column of times, or one time per row; the index of a pandas table needs no naming.
+    confidences
+        Of the limits that are drawn.
+    incidents
+        Those of ``detector.incidents``; without them, runs of flagged rows are shaded.
+    cusum
+        True adds the CUSUM of the detector's own statistic, which finds faults that are small and last. Independent normal
+        rows exceed its interval as seldom as the limit, after 100 rows on average at 99%; give another number instead of True.
+    log
+        Whether the scale is logarithmic; by default, it is if a row is above 50 times the limit.
+    ax
+        As many axes as are returned; by default those of a new figure.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+        One per statistic, SPE first.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = control_chart(detector, plant.new, incidents=detector.incidents(plant.new))
     """
     canvas.require_matplotlib()
     content = ControlChart.of(detector, X, time=time, confidences=confidences, incidents=incidents, cusum=cusum)
@@ -123,7 +150,36 @@ def distance(
     n_labels: int = 5,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """SPE against T2 with both limits: does a row break the correlations, or is it far out along them?"""
+    """SPE against T2 with both limits: does a row break the correlations, or is it far out along them?
+
+    Parameters
+    ----------
+    detector
+        A fitted detector.
+    X
+        Rows to show.
+    confidences
+        Of the limits that are drawn.
+    log
+        Whether both scales are logarithmic.
+    n_labels
+        Number of the worst rows to label.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = distance(detector, plant.new)
+    """
     canvas.require_matplotlib()
     content = Distance.of(detector, X, confidences=confidences)
     ax = canvas.axes_or_new(ax, 7.5, 5.0)
@@ -155,7 +211,32 @@ def distance(
 def loadings(
     model: Any, *, n_components: int | None = None, max_features: int | None = 30, ax: "Axes | None" = None
 ) -> "Axes":
-    """How features make up the components; for a detector or any model that `Explainer` takes."""
+    """How features make up the components.
+
+    Parameters
+    ----------
+    model
+        A detector, or any model that `Explainer` takes.
+    n_components
+        Number of components to show; None shows all.
+    max_features
+        Number of features to show, those with the largest loadings; None shows all.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = loadings(detector, n_components=2)
+    """
     canvas.require_matplotlib()
     content = Loadings.of(model, n_components=n_components, max_features=max_features)
     features, components = content.values.shape
@@ -177,7 +258,28 @@ def loadings(
 
 
 def components(detector: PCADetector, *, ax: "Axes | None" = None) -> "Axes":
-    """How likely held-out rows are for each number of components; for a detector with ``n_components="auto"``."""
+    """How likely held-out rows are for each number of components.
+
+    Parameters
+    ----------
+    detector
+        A detector fitted with ``n_components="auto"``.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes with the picture.
+
+    Examples
+    --------
+    >>> from culpa import PCADetector
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant()
+    >>> detector = PCADetector().fit(plant.normal)
+    >>> axes = components(detector)
+    """
     canvas.require_matplotlib()
     from matplotlib.ticker import MaxNLocator
 
