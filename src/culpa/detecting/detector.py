@@ -113,9 +113,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         y
             Not used, as in scikit-learn.
         sample_weight
-            One weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of other weights only the
-            proportions matter. They apply to the model, the number of components, the limit and, if they are whole, the range of
-            normal rows.
+            One weight per row. Whole numbers count rows: a row of weight 2 is the same as two rows. Of other weights
+            only the proportions matter. They apply to the model, the number of components, the limit and, if they are
+            whole, the range of normal rows.
 
         Returns
         -------

@@ -87,15 +87,16 @@ class JudgesRows:
         X
             Rows.
         fdr
-            False discovery rate: the column ``discovery`` then marks as many rows as can be reported so that the expected share of
-            false alarms among them is at most this (Benjamini and Hochberg).
+            False discovery rate: the column ``discovery`` then marks as many rows as can be reported so that the
+            expected share of false alarms among them is at most this (Benjamini and Hochberg).
 
         Returns
         -------
         data frame
-            Of the kind of ``X``. ``p_value`` says how often a normal row has a score as high as this one or higher, from held-out
-            training rows; it is missing if the limit is a formula. ``anomaly`` is what `predict` says: it follows the detector's
-            own statistic alone. Limits are at the detector's ``confidence``; `control_limits` has others.
+            Of the kind of ``X``. ``p_value`` says how often a normal row has a score as high as this one or higher,
+            from held-out training rows; it is missing if the limit is a formula. ``anomaly`` is what `predict` says: it
+            follows the detector's own statistic alone. Limits are at the detector's ``confidence``; `control_limits`
+            has others.
         """
         return statistics_table(self.fitted, self._read(X), fdr)
 
@@ -107,15 +108,16 @@ class JudgesRows:
         Parameters
         ----------
         confidences
-            Of the limits; the detector's own is always among them. A confidence that held-out rows are too few for is left out.
+            Of the limits; the detector's own is always among them. A confidence that held-out rows are too few for is
+            left out.
         training
             Limits for charts of the training rows themselves: the Beta limit for T2.
 
         Returns
         -------
         data frame
-            One line for SPE, T2 and the detector's own statistic at every confidence: statistic, confidence, kind, limit. `limit_`,
-            which `predict` uses, is one of them.
+            One line for SPE, T2 and the detector's own statistic at every confidence: statistic, confidence, kind,
+            limit. `limit_`, which `predict` uses, is one of them.
         """
         table: pd.DataFrame = limits_table(self.fitted, confidences, training=training)
         return table
@@ -131,13 +133,14 @@ class JudgesRows:
             Rows. No rows give an empty explanation. With lags, give whole stretches of consecutive rows, and pick
             with ``rows=flags == -1``.
         rows
-            Which rows to explain: positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a
-            pandas Index holds labels.
+            Which rows to explain: positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions,
+            and a pandas Index holds labels.
         parts
-            Fields of the explanation to compute, one or several of "values", "score", "expected" and "score_if_fixed"; by default
-            all of them.
+            Fields of the explanation to compute, one or several of "values", "score", "expected" and "score_if_fixed";
+            by default all of them.
         options
-            Those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames single features.
+            Those of `Explainer`. A detector with ``groups`` blames these; ``groups=None`` opens them and blames single
+            features.
 
         Returns
         -------
@@ -158,8 +161,8 @@ class JudgesRows:
         criterion
             One of those that ``ranking`` takes.
         statistic
-            By default the detector's own, and the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley", "fault-odds"
-            and "propagated".
+            By default the detector's own, and the Mahalanobis distance for "leave-one-out", "mahalanobis-shapley",
+            "fault-odds" and "propagated".
 
         Returns
         -------
@@ -182,8 +185,8 @@ class JudgesRows:
         X
             Rows.
         features
-            Names of the features, or the number of each row's worst culprits to fix. The name of a group stands for its features;
-            worst culprits are single features.
+            Names of the features, or the number of each row's worst culprits to fix. The name of a group stands for its
+            features; worst culprits are single features.
 
         Returns
         -------

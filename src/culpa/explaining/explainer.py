@@ -169,14 +169,14 @@ class Explainer(CopiedInUse):
         Parameters
         ----------
         X
-            Rows. No rows give an empty explanation. Where a model looks back in time, rows that are not picked still count as what went
-            before.
+            Rows. No rows give an empty explanation. Where a model looks back in time, rows that are not picked still
+            count as what went before.
         rows
-            Which rows to explain: positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions, and a
-            pandas Index holds labels.
+            Which rows to explain: positions, a mask, a slice, or labels of a pandas index. Whole numbers are positions,
+            and a pandas Index holds labels.
         parts
-            Fields of the explanation to compute, one or several of "values", "score", "expected" and "score_if_fixed"; by default
-            all of them.
+            Fields of the explanation to compute, one or several of "values", "score", "expected" and "score_if_fixed";
+            by default all of them.
 
         Returns
         -------

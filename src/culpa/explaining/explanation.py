@@ -88,8 +88,8 @@ class Explanation(LikeShap, Generic[TableT]):
         Number of independent estimates that each standard error is worth, at least; 0 where exact. Its degrees of freedom
         are one less.
     score_name, game, method : str
-        Which score, which game, and how its values were computed: ``method`` is "asymmetric" where causes join before their effects (``upstream``), exact or not, and "simulated"
-        where the score is a function.
+        Which score, which game, and how its values were computed: ``method`` is "asymmetric" where causes join before
+        their effects (``upstream``), exact or not, and "simulated" where the score is a function.
     ranking : str
         Whom `top` lists first: "shapley", or a criterion of `culpa.ranking.contributions`.
     suspicion : ndarray of shape (rows, players) or None

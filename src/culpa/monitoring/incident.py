@@ -209,11 +209,11 @@ class Incident:
     suspects : tuple of str
         The features that the kind is about.
     predicted : float
-        Share of the variance of the first suspect that all other features predict. If it is low, a wrong sensor and a process
-        that moved look alike.
+        Share of the variance of the first suspect that all other features predict. If it is low, a wrong sensor and a
+        process that moved look alike.
     extent : str
-        "features" if a few features explain the first rows, "upset" if no small set does, and "unclear" if no feature stands
-        out.
+        "features" if a few features explain the first rows, "upset" if no small set does, and "unclear" if no feature
+        stands out.
     explained : float
         Share of the first rows' excess that the best few features explain; NaN without an excess.
     blamed_first : dict

@@ -49,8 +49,9 @@ def control_chart(
     incidents
         Those of ``detector.incidents``; without them, runs of flagged rows are shaded.
     cusum
-        True adds the CUSUM of the detector's own statistic, which finds faults that are small and last. Independent normal
-        rows exceed its interval as seldom as the limit, after 100 rows on average at 99%; give another number instead of True.
+        True adds the CUSUM of the detector's own statistic, which finds faults that are small and last. Independent
+        normal rows exceed its interval as seldom as the limit, after 100 rows on average at 99%; give another number
+        instead of True.
     log
         Whether the scale is logarithmic; by default, it is if a row is above 50 times the limit.
     ax
