@@ -385,3 +385,15 @@ def test_rows_of_another_rate_have_no_past_that_lags_mean(tmp_path, options):
     run("update", tmp_path / "m.culpa", tmp_path / "t.csv", "-o", tmp_path / "u.culpa", code=2 if options else 0)
     if not options:
         assert culpa.load(tmp_path / "u.culpa").fitted.columns.step == detector.fitted.columns.step
+
+
+def test_accepted_false_incidents_per_week_when_rows_come_one_by_one():
+    """How far apart rows are is known after a few of them, which wait; incidents are those of the file."""
+    table, model, told = faulty(3), PCADetector().fit(plant(800, 5)), []
+    for cuts in ([], range(1, 240)):
+        sink = Sink()
+        summary = incidents(model.fitted, Rows(table, cuts), sink, time="time", false_incidents="1 per week")
+        told.append(([line["sentence"] for line in sink.lines], summary.expected))
+    assert told[0] == told[1]
+    assert told[0][0]
+    assert "false incidents per day" in told[0][1]

@@ -37,10 +37,13 @@ def check(detector, rows, incident):
     for name in incident.stayed_off:
         k = names.index(name)
         assert away[-tenth - part :, k].mean() > 1.5
+        assert np.mean(away[-tenth - part :, k] >= 2) >= 0.3
+        assert np.mean(away[:, k] >= 2) >= 0.5
         assert incident.n_flagged >= 2
     for name in incident.came_back:
         k = names.index(name)
         assert away[: len(inside) // 2 + part, k].max() > 3
+        assert np.median(away[-tenth:, k]) < 2
         assert name not in incident.stayed_off
     told = sentence.partition("stayed off")[0].rsplit(". ", 1)[-1]
     assert ("stayed off" in sentence) == bool(incident.stayed_off)
@@ -48,7 +51,12 @@ def check(detector, rows, incident):
         name in incident.stayed_off for name in names if re.search(rf"\b{name}\b", told) and "off" in sentence
     ) or not (incident.stayed_off)
     for one in incident.spread:
-        assert away[:, names.index(one.feature)].max() > 2
+        low, high = detector.fitted.normal_range.low, detector.fitted.normal_range.high
+        k = names.index(one.feature)
+        z = (inside[:, k] - detector.mean_[k]) / detector.scale_[k]
+        beyond = np.maximum(low[k] - z, z - high[k]) / (high[k] - low[k])
+        assert beyond[one.row - incident.first] > 0.25
+        assert (beyond[: one.row - incident.first] <= 0.5).all()
     assert ("Still open" in sentence) == (incident.status == "open")
 
 
@@ -91,6 +99,26 @@ def test_every_run_of_the_plant(plant):
     for rows in tables.values():
         for incident in detector.incidents(rows):
             check(detector, rows, incident)
+
+
+def test_one_spike_is_not_staying_off():
+    """A feature with a single far reading in the last tenth was off for one row, whatever the mean of its distances."""
+    rng = np.random.default_rng(1)
+    rows = lambda n: rng.normal(size=(n, 6))  # noqa: E731
+    detector = PCADetector().fit(pd.DataFrame(rows(600), columns=list("abcdef")))
+    new = pd.DataFrame(rows(120), columns=list("abcdef"))
+    new.loc[20:79, "a"] += 8
+    new.loc[[22, 77], "b"] += 300
+    (incident,) = [one for one in detector.incidents(new) if one.first == 20]
+    assert incident.stayed_off == ("a",)
+
+
+def test_a_normal_run_as_a_known_stretch_spreads_to_hardly_anything(plant):
+    """960 normal rows are a longer stretch than the training rows: they go farther, and that is no news."""
+    detector, tables = plant
+    (whole,) = detector.incidents(tables["normal_later"], stretches=[(0, 959)])
+    assert not whole.spread
+    assert not whole.stayed_off
 
 
 def test_a_pressure_that_came_back_is_not_said_to_have_stayed_off(plant):

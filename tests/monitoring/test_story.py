@@ -174,3 +174,22 @@ def test_a_stuck_sensor_reads_the_same_in_every_sentence():
     page = "".join(incident._repr_html_() for incident in found)
     assert ">147.78<" in page
     assert ">147.8<" not in page
+
+
+def test_a_feature_may_be_called_like_a_word_of_the_sentence():
+    """Its numbers are told all the same."""
+    rng = np.random.default_rng(0)
+    detector = PCADetector().fit(pd.DataFrame(rng.normal(size=(500, 4)), columns=["read", "b", "c", "d"]))
+    new = pd.DataFrame(rng.normal(size=(40, 4)), columns=["read", "b", "c", "d"])
+    new.loc[10:30, ["read", "b"]] += 12
+    (incident,) = detector.incidents(new)
+    assert re.search(r"read read 1[\d.]+ where", incident.sentence)
+
+
+def test_a_reading_that_stands_still_far_outside_is_not_said_to_be_at_the_end_of_its_range():
+    rng = np.random.default_rng(0)
+    detector = PCADetector().fit(rng.normal(size=(500, 4)))
+    new = rng.normal(size=(60, 4))
+    new[20:50, 1] = -50
+    (told,) = [one.sentence for one in detector.incidents(new) if one.kind == "limit"]
+    assert told.startswith("x1 stood still at or beyond an end of its normal range in row 20: it reads -50,")

@@ -155,7 +155,7 @@ def test_how_many_false_incidents_one_accepts(detector):
     assert "0.32 false incidents per day" in rare  # rows at ten times the limit always are incidents
     with pytest.raises(ValueError, match="needs the times of the rows"):
         detector.incidents(new, false_incidents="1 per week")
-    for wrong in ("often", 3, "0 per day", "1 per 1.5 rows"):
+    for wrong in ("often", 3, "0 per day", "1 per 1.5 rows", "1,5 per week", "1 per 0 rows", "1 per , rows"):
         with pytest.raises(ValueError, match="must be a text such as '1 per week'"):
             detector.incidents(new, time=times, false_incidents=wrong)
     with pytest.raises(ValueError, match="Leave it out"):

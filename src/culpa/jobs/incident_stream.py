@@ -1,6 +1,6 @@
 """Incidents in a table of any size: written as soon as they are over."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from culpa.jobs.batches import NOBODY, Listener, ScoredBatch, Summary, scored_ba
 from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
-from culpa.monitoring.rules import chosen_rule
+from culpa.monitoring.rules import chosen_rule, expected_false
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import GapCheck, Times, are_days, read_gap
 from culpa.monitoring.when import Clock
+
+_STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far apart rows are
 
 
 def incidents(
@@ -41,22 +43,20 @@ def incidents(
     clock, finder, check = _Clock(time, modes=fitted.n_modes is not None), None, GapCheck(0)
     following = Following(source, time, ascending=True, report=told.warning, step=fitted.columns.step)
     with one_blas_thread():
-        for scored in scored_batches(fitted, source, [] if time is None else [time], summary, told, following):
-            if not len(scored.rows):
-                continue
-            times = clock.read(scored)
+        batches = scored_batches(fitted, source, [] if time is None else [time], summary, told, following)
+        wait = _STEPS_TO_KNOW if time is not None and false_incidents is not None else 0
+        for scored, times, n_before in _timed(batches, clock, summary, wait):
             if finder is None:
-                rule = chosen_rule(fitted, gap, min_length, false_incidents, times)
+                rule = chosen_rule(fitted, gap, min_length, false_incidents, clock.first)
                 check = GapCheck(read_gap(gap) if rule.by_time else 0)
                 shown = Clock(time, dated=True)  # who reads a file later on wants to know the day
                 finder = IncidentFinder(
                     fitted, explainer.explainer, shown, rule, units=units_of(fitted), baseline=baseline, live=events
                 )
-                summary.expected = rule.expected
             if text := check.add(times):
                 told.warning(text)
             finder.n_days = clock.n_days
-            batch = _batch(fitted, scored, times, summary.rows - len(scored.rows))
+            batch = _batch(fitted, scored, times, n_before)
             why = explainer.explain(scored.rows.choose(batch.flagged_at), "values") if scored.anomaly.any() else None
             if found := finder.add(batch, why):
                 _write(found, clock, sink, summary, events=events)
@@ -65,8 +65,24 @@ def incidents(
         found = [] if finder is None else finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
             _write(found, clock, sink, summary, events=events)
-    summary.unconfirmed = 0 if finder is None else finder.n_unconfirmed
+    if finder is not None:
+        summary.unconfirmed = finder.n_unconfirmed
+        summary.expected = expected_false(fitted, finder.rule, following.found)
     return summary
+
+
+def _timed(
+    batches: Iterable[ScoredBatch], clock: "_Clock", summary: Summary, wait: int
+) -> Iterator[tuple[ScoredBatch, Times | None, int]]:
+    """Batches with their times and the number of rows before; the first ones ``wait`` for so many steps between rows."""
+    waiting: list[tuple[ScoredBatch, Times | None, int]] = []
+    for scored in batches:
+        if len(scored.rows):
+            waiting.append((scored, clock.read(scored), summary.rows - len(scored.rows)))
+        if summary.rows > wait:
+            yield from waiting
+            waiting = []
+    yield from waiting
 
 
 def _batch(fitted: FittedDetector, scored: ScoredBatch, times: Times | None, n_before: int) -> Batch:
@@ -96,6 +112,7 @@ class _Clock:
     def __init__(self, column: str | None, *, modes: bool) -> None:
         self.column, self.modes = column, modes
         self.last: Times | None = None  # of the row before, alone
+        self.first: Times | None = None  # of the first rows
         self.as_text = False
         self.n_days, self._days = 0, True
 
@@ -106,6 +123,8 @@ class _Clock:
         assert times is not None
         self.as_text = isinstance(cells, list) or kind(cells.type) != "time"
         self.last = times()[-1:]
+        if self.first is None or len(self.first) <= _STEPS_TO_KNOW:
+            self.first = times() if self.first is None else self.first.append(times())
         if self._days:
             days = are_days(times())
             if self.as_text:  # midnight that is written as such is a time of day

@@ -75,9 +75,13 @@ class NormalRange:
         against = np.sqrt(self.reach**2 + Z**2 / (self.n + 1))
         return np.divide(np.abs(Z), against, out=np.where(np.isnan(Z), np.nan, 0.0), where=against > 0)
 
-    def is_outside(self, Z: Floats) -> Mask:
-        """Whether values lie outside what training rows showed, by more than a quarter of that range; NaN does not."""
-        margin = np.maximum(_MARGIN * (self.high - self.low), _ROUNDING)
+    def is_outside(self, Z: Floats, since: NDArray[np.int64] | int = 0) -> Mask:
+        """Whether values lie outside what training rows showed, by more than a quarter of that range; NaN does not.
+
+        In a stretch as long as the training rows, half of the range: the rows ``since`` its beginning count.
+        """
+        by = _MARGIN * (1 + np.minimum(since / self.n, 1.0))
+        margin = np.maximum(np.multiply.outer(by, self.high - self.low), _ROUNDING)
         return np.asarray((self.low - margin > Z) | (self.high + margin < Z))
 
     def of_columns(self, at: NDArray[np.intp]) -> "NormalRange":

@@ -12,7 +12,7 @@ from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.incident import Incident, Moved, Reached, Stage, Status
 from culpa.monitoring.kinds import Kinds
 from culpa.monitoring.moments import Judge, Names
-from culpa.monitoring.running import Draft
+from culpa.monitoring.running import MOSTLY, OFF, Draft
 from culpa.monitoring.signal_watch import WrongSignal
 from culpa.monitoring.story import Storyteller
 from culpa.monitoring.verdict import UNKNOWN
@@ -20,8 +20,8 @@ from culpa.monitoring.when import Clock
 
 _SMALLEST_SHARE = 0.01  # that a stage mentions
 _FEWEST_ROWS = 10  # of an incident that tells who stayed off
-_USUAL = 3.0  # standard deviations that features reach in a stretch of normal rows, at least where they wander
-_OFF, _FAR, _BACK = 2.0, 3.0, 1.25  # standard deviations, on average: off, far off before, and normal again
+_FAR, _BACK = 3.0, 1.25  # standard deviations, on average: far off before, and normal again
+_RARELY = 0.2  # share of the rows up to which features that are normal are off
 
 
 class Describer:
@@ -38,12 +38,6 @@ class Describer:
             for one, mean in zip(self._in_mode, means, strict=True)
         ]
         self._fitted, self._main, self._clock = fitted, self._judges[0].main, clock
-        self._sd = [
-            np.maximum(one.model.spread * np.sqrt(one.normal_range.inflation), one.normal_range.reach / _USUAL)[
-                self._main
-            ]
-            for one in self._in_mode
-        ]
         self._kinds = None
         if fitted.consistency is not None and len(self._main) == fitted.consistency.own.shape[1]:
             self._kinds = Kinds(fitted.model, self._main, fitted.consistency)
@@ -131,23 +125,29 @@ class Describer:
         self._clock.daily = daily
         return replace(incident, sentence=self._storyteller.signal(incident, finding.value, finding.usual))
 
+    def reached(self, draft: Draft) -> list[str]:
+        """The features that an incident has spread to so far."""
+        return [one.feature for one in self._spread(draft, self._judges[draft.mode])]
+
     def _course(self, draft: Draft, judge: Judge) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Features that stayed off, and those that came back, farthest first."""
-        last, course, sd = draft.latest - draft.origin, draft.movement.course, self._sd[draft.mode]
+        last, course = draft.latest - draft.origin, draft.movement.course
         if last + 1 < _FEWEST_ROWS:
             return (), ()
-        end, all_ = (course.mean(first, last) / sd for first in (last - (last + 1) // 10 + 1, 0))
-        far = course.farthest(last) / sd
+        (end, off), (all_, mostly) = (course.mean(first, last) for first in (last - (last + 1) // 10 + 1, 0))
+        far = course.farthest(last)
+        is_off = (np.minimum(end, all_) >= OFF) & (np.minimum(off, mostly) >= MOSTLY)
+        is_back = (far >= _FAR) & (end <= _BACK) & (off <= _RARELY)
         order = np.argsort(-np.nan_to_num(np.maximum(far, end)), kind="stable").tolist()
-        stayed = tuple(judge.names.of_column(k) for k in order if end[k] >= _OFF and all_[k] >= _OFF)
-        return stayed, tuple(judge.names.of_column(k) for k in order if far[k] >= _FAR and end[k] <= _BACK)
+        stayed, back = ([judge.names.of_column(k) for k in order if which[k]] for which in (is_off, is_back))
+        return tuple(stayed), tuple(back)
 
     def _spread(self, draft: Draft, judge: Judge) -> Iterator[Reached]:
         """Features that left the range of the training rows and were off for a while, in the order of time."""
         movement, last = draft.movement, draft.latest - draft.origin
-        far = movement.course.farthest(2 * last) / self._sd[draft.mode]
+        far = movement.course.farthest(2 * last)
         for k in np.lexsort((-movement.evidence, movement.off_row)).tolist():
-            if movement.off_row[k] >= 0 and far[k] >= _OFF:
+            if movement.off_row[k] >= 0 and far[k] >= OFF:
                 yield Reached(judge.names.features[k], int(movement.off_row[k]), movement.off_label[k])
 
     def _ranking(self, draft: Draft, judge: Judge) -> Iterator[Moved]:

@@ -23,7 +23,7 @@ from culpa.fitted import FittedDetector
 from culpa.monitoring.describing import Describer
 from culpa.monitoring.incident import Incident, Status
 from culpa.monitoring.moments import Names
-from culpa.monitoring.running import Draft, Movement, RowNames, Snapshot, plain_label
+from culpa.monitoring.running import Draft, Movement, Normal, RowNames, Snapshot, plain_label
 from culpa.monitoring.signal_watch import WrongSignal, watch_of
 from culpa.monitoring.states import from_plain, to_plain
 from culpa.monitoring.times import Times
@@ -103,7 +103,7 @@ class IncidentFinder:
         self._main = np.array([members[0] for members in explainer.columns.members])
         n_modes = fitted.n_modes or 1
         self._offset = [mode.mean for mode in fitted.model.standard.modes]
-        self._seen = [fitted.in_mode(mode).normal_range.of_columns(self._main) for mode in range(n_modes)]
+        self._normal = [Normal.of(fitted.in_mode(mode), self._main) for mode in range(n_modes)]
         self._profiles, self._grouping = Profiles(fitted.model), Grouping(rule)
         self._describer: Describer | None = None
         self._names: tuple[str, ...] | None = None
@@ -230,7 +230,7 @@ class IncidentFinder:
         if step.begins:
             self._drafts[step.key] = self._start(batch, int(rows[0]))
         draft, same = self._drafts[step.key], [self._drafts.pop(key) for key in step.same]
-        joined = draft.opened and any(one.opened for one in same)
+        joined = any(one.opened for one in same)
         for one in same:
             draft.absorb(one)
         self._cover(draft, batch, int(rows[-1]) + 1)
@@ -292,7 +292,7 @@ class IncidentFinder:
         cells = batch.rows.reading.cells[begin:end]
         if (more := ROWS - int(names.counts[0]) + draft.origin) > 0:
             draft.early.append(Z[:more])
-        draft.pending.add(self._seen[draft.mode], draft.recent, Z, draft.origin, names, cells)
+        draft.pending.add(self._normal[draft.mode], draft.recent, Z, draft.origin, names, cells)
 
     def _after(self, batch: Batch) -> None:
         """The rows of a batch are behind us."""
@@ -328,14 +328,15 @@ class IncidentFinder:
 
     def _news(self, draft: Draft, *, joined: bool) -> list[Event]:
         """What to say while an incident goes on."""
+        assert self._describer is not None
         if not draft.announced:
             return []
-        off = int((draft.movement.off_row >= 0).sum())
-        if draft.opened and not joined and off == draft.reported:
-            return []
+        new = tuple(name for name in self._describer.reached(draft) if name not in draft.reported)
         event: Literal["opened", "grew", "joined"] = "joined" if joined else "grew" if draft.opened else "opened"
-        incident, draft.reported, had, draft.opened = self._incident(draft), off, draft.reported, True
-        return [Event(event, incident, tuple(one.feature for one in incident.spread[had:]) if event == "grew" else ())]
+        if event == "grew" and not new:
+            return []
+        draft.reported, draft.opened = (*draft.reported, *new), True
+        return [Event(event, self._incident(draft), new if event == "grew" else ())]
 
     def _close(self, keys: Sequence[int]) -> list[Event]:
         return [event for key in keys for event in self._ended(self._drafts.pop(key), "over")]
@@ -350,17 +351,22 @@ class IncidentFinder:
     def _in_order(self, events: list[Event]) -> list[Event]:
         if self.live:
             return events
-        ordered = sorted([*self._held, *events], key=lambda event: event.incident.first)
+        ordered = sorted([*self._held, *events], key=_place)
         open_ = [draft.first for draft in self._drafts.values()] + (
             [] if self._signals is None else self._signals.began
         )
         began = min(open_, default=np.inf)
-        self._held = [event for event in ordered if event.incident.first > began]
+        self._held = [event for event in ordered if event.incident.first >= began]
         return ordered[: len(ordered) - len(self._held)]
 
     def _incident(self, draft: Draft, status: Status = "open") -> Incident:
         assert self._describer is not None
         return self._describer.incident(draft, status, daily=draft.latest < self.n_days)
+
+
+def _place(event: Event) -> tuple[int, int, str]:
+    """Incidents come in the order in which they began, however rows are cut into batches."""
+    return event.incident.first, event.incident.last, event.incident.kind
 
 
 def units_of_columns(explainer: Explainer, units: Sequence[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from culpa._core import markup
 from culpa._core.choices import one_of
-from culpa._core.continuity import RowOrder
+from culpa._core.continuity import RowOrder, usual_step
 from culpa._core.json_values import to_json_value
 from culpa._core.kinds import top_of
 from culpa._core.native import emptied, to_frame
@@ -25,7 +25,7 @@ from culpa.explaining.explanation import Explanation
 from culpa.fitted import FittedDetector, excess_of
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incident import Incident
-from culpa.monitoring.rules import chosen_rule
+from culpa.monitoring.rules import chosen_rule, expected_false
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import (
     GapCheck,
@@ -237,7 +237,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
         n_rows=len(score),
         n_flagged=int(flagged.sum()),
         unconfirmed=[event.incident for event in found if event.event == "unconfirmed"],
-        expected=rule.expected,
+        expected=expected_false(fitted, rule, usual_step(times)),
         native=table.native,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from culpa._core.continuity import as_numbers
+from culpa._core.continuity import Step, usual_step
 from culpa.fitted import FittedDetector, excess_of
 from culpa.monitoring.times import Times, check_gap
 from culpa.scores.grouping import Rule
@@ -18,8 +18,10 @@ _SECONDS = {
     "month": 2_629_746.0,
     "year": 31_556_952.0,
 }
-_FREQUENCY = re.compile(rf"\s*([\d.,]+)\s+per\s+(?:([\d,]+)\s+rows|({'|'.join(_SECONDS)}))\s*", re.IGNORECASE)
-_STEPS = 100  # between rows, of which the median counts
+_NUMBER = r"\d{1,3}(?:,\d{3})+|\d+"
+_FREQUENCY = re.compile(
+    rf"\s*((?:{_NUMBER})(?:\.\d*)?|\.\d+)\s+per\s+(?:({_NUMBER})\s+rows|({'|'.join(_SECONDS)}))\s*", re.IGNORECASE
+)
 
 
 def chosen_rule(
@@ -27,10 +29,8 @@ def chosen_rule(
 ) -> Rule:
     """The rule that arguments of `PCADetector.incidents` ask for; of the rows' ``times``, the first ones are enough."""
     if gap is None and min_length is None:
-        seconds = None if times is None else seconds_between(times)
-        per_row = None if false_incidents is None else _per_row(false_incidents, seconds)
-        rule = Rule.of(excess_of(fitted), per_row)
-        return rule._replace(expected=_expected(excess_of(fitted).false_incidents(rule.bound), seconds))
+        per_row = None if false_incidents is None else _per_row(false_incidents, usual_step(times))
+        return Rule.of(excess_of(fitted), per_row)
     if false_incidents is not None:
         raise ValueError(
             "gap and min_length say what an incident is, so false_incidents says nothing more. Leave it out."
@@ -44,33 +44,31 @@ def chosen_rule(
     return Rule(read.value, read.value, fewest=int(fewest), by_time=True)
 
 
-def seconds_between(times: Times) -> float | None:
-    """Between successive rows, usually; ``None`` for numbers that are no times."""
-    if not hasattr(times, "asi8"):
-        return None
-    numbers = as_numbers(times[: _STEPS + 1])
-    steps = np.empty(0) if numbers is None else np.diff(numbers)
-    steps = steps[steps > 0]
-    return float(np.median(steps)) / 1e9 if len(steps) else None
+def expected_false(fitted: FittedDetector, rule: Rule, step: Step | None) -> str:
+    """How many false incidents to expect with a rule that was learned; ``step`` is how far apart rows are."""
+    if not rule.is_learned:
+        return ""
+    per_row, seconds = excess_of(fitted).false_incidents(rule.bound), _seconds(step)
+    by_rows = f"{1000 * per_row:.2g} per 1,000 normal rows"
+    if seconds is None:
+        return f"Expect about {by_rows.replace(' per', ' false incidents per', 1)}."
+    return f"Expect about {per_row * _SECONDS['day'] / seconds:.2g} false incidents per day ({by_rows})."
 
 
-def _per_row(wanted: Any, seconds: float | None) -> float:
-    found = _FREQUENCY.fullmatch(wanted) if isinstance(wanted, str) else None
-    number = float(found[1].replace(",", "")) if found is not None and found[1].count(".") < 2 else 0.0
-    if found is None or not number > 0:
+def _seconds(step: Step | None) -> float | None:
+    return step.size / 1e9 if step is not None and step.timed else None
+
+
+def _per_row(wanted: Any, step: Step | None) -> float:
+    found, seconds = _FREQUENCY.fullmatch(wanted) if isinstance(wanted, str) else None, _seconds(step)
+    number = float(found[1].replace(",", "")) if found is not None else 0.0
+    if found is None or not number > 0 or found[2] == "0":
         raise ValueError(f"false_incidents must be a text such as '1 per week' or '1 per 1,000 rows', got {wanted!r}.")
     if found[2] is not None:
-        return number / max(int(found[2].replace(",", "")), 1)
+        return number / int(found[2].replace(",", ""))
     if seconds is None:
         raise ValueError(
             f"false_incidents={wanted!r} needs the times of the rows. Name the column with the times (time= in Python, "
             "--time), or say '1 per 1,000 rows'."
         )
     return number * seconds / _SECONDS[found[3].lower()]
-
-
-def _expected(per_row: float, seconds: float | None) -> str:
-    by_rows = f"{1000 * per_row:.2g} per 1,000 normal rows"
-    if seconds is None:
-        return f"Expect about {by_rows.replace(' per', ' false incidents per', 1)}."
-    return f"Expect about {per_row * _SECONDS['day'] / seconds:.2g} false incidents per day ({by_rows})."

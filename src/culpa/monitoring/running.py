@@ -9,12 +9,16 @@ from numpy.typing import NDArray
 
 from culpa._core.types import Floats
 from culpa.columns import Reading
+from culpa.fitted import FittedDetector
 from culpa.models.normal_range import NormalRange
 from culpa.ranking.incident_evidence import stayed, weights_since_onset
 from culpa.ranking.recent import Recent, evidence
 
 _MOST_STAGES, _MOST_PARTS = 32, 64
 HEAD = 20  # flagged rows that the onset is judged by
+OFF, MOSTLY = 2.0, 0.5  # standard deviations from normal; share of the rows from which a feature was off for a while
+_USUAL = 3.0  # standard deviations that features reach in a stretch of normal rows, at least where they wander
+_LEAST = 1e-9  # standard deviation of a column that never changed
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,23 +36,25 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Course:
-    """How far each feature was from normal, on average over equal parts of an incident, which grow wider as it lasts."""
+    """How far each feature was from normal, and how often it was off, in equal parts of an incident.
 
-    sums: Floats  # of the parts, (parts, d)
-    seen: Floats  # cells of each
+    The parts grow wider as it lasts. ``sums`` are (3, parts, d): distances, rows that were off, and cells.
+    """
+
+    sums: Floats
     width: int = 1  # rows of a part
 
     @classmethod
     def none(cls, d: int) -> Self:
         """Before the first row."""
-        return cls(np.zeros((_MOST_PARTS, d)), np.zeros((_MOST_PARTS, d)))
+        return cls(np.zeros((3, _MOST_PARTS, d)))
 
     def add(self, away: Floats, since: NDArray[np.int64]) -> None:
-        """Take rows so many rows after the onset; missing cells (NaN) do not count."""
+        """Take rows so many rows after the onset, in standard deviations; missing cells (NaN) do not count."""
         while since[-1] // self.width >= _MOST_PARTS:
             self._widen()
-        np.add.at(self.sums, since // self.width, np.nan_to_num(away))
-        np.add.at(self.seen, since // self.width, ~np.isnan(away))
+        for sums, cells in zip(self.sums, (np.nan_to_num(away), away >= OFF, ~np.isnan(away)), strict=True):
+            np.add.at(sums, since // self.width, cells)
 
     def merge(self, later: "Course") -> None:
         """Add rows that follow."""
@@ -56,30 +62,40 @@ class Course:
             self._widen()
         while later.width < self.width:
             later._widen()
-        self.sums, self.seen = self.sums + later.sums, self.seen + later.seen
+        self.sums = self.sums + later.sums
 
     def mean(self, first: int, last: int) -> Floats:
-        """The mean distance of each feature from one row after the onset to another; NaN without cells."""
-        parts = slice(first // self.width, last // self.width + 1)
-        seen = self.seen[parts].sum(axis=0)
-        means = np.divide(self.sums[parts].sum(axis=0), seen, out=np.full(len(seen), np.nan), where=seen > 0)
-        return np.asarray(means)
+        """From one row after the onset to another: mean distances and shares of rows that were off, (2, d)."""
+        return _means(self.sums[:, first // self.width : last // self.width + 1].sum(axis=1))
 
     def farthest(self, last: int) -> Floats:
-        """The largest mean of a part in the first half of the rows."""
-        parts = slice(0, last // 2 // self.width + 1)
-        seen = self.seen[parts]
-        means = np.divide(self.sums[parts], seen, out=np.zeros(seen.shape), where=seen > 0)
-        return np.asarray(means.max(axis=0))
+        """The largest mean of a part in the first half of the rows, of those with half of the rows off."""
+        far, off = _means(self.sums[:, : last // 2 // self.width + 1])
+        return np.asarray(np.where(off >= MOSTLY, far, 0.0).max(axis=0))
 
     def _widen(self) -> None:
         self.width *= 2
-        self.sums, self.seen = (_halved(part) for part in (self.sums, self.seen))
+        pairs = self.sums[:, ::2] + self.sums[:, 1::2]
+        self.sums = np.concatenate([pairs, np.zeros_like(pairs)], axis=1)
 
 
-def _halved(parts: Floats) -> Floats:
-    """Sums of pairs of parts, and as many empty ones."""
-    return np.concatenate([parts[::2] + parts[1::2], np.zeros((_MOST_PARTS // 2, parts.shape[1]))])
+def _means(sums: Floats) -> Floats:
+    """Mean distances and shares of rows that were off; NaN without cells."""
+    return np.asarray(np.divide(sums[:2], sums[2], out=np.full(sums[:2].shape, np.nan), where=sums[2] > 0))
+
+
+class Normal(NamedTuple):
+    """What is normal in a mode: the range of each feature, and its standard deviation, more where it wanders."""
+
+    seen: NormalRange
+    sd: Floats
+
+    @classmethod
+    def of(cls, fitted: FittedDetector, main: NDArray[np.intp]) -> Self:
+        """Of the features in ``main``."""
+        seen = fitted.normal_range
+        sd = np.maximum(np.maximum(fitted.model.spread * np.sqrt(seen.inflation), seen.reach / _USUAL), _LEAST)
+        return cls(seen.of_columns(main), sd[main])
 
 
 @dataclass(slots=True)
@@ -112,12 +128,19 @@ class Movement:
         return evidence(self.largest)
 
     def add(
-        self, seen: NormalRange, recent: Recent, Z: Floats, onset: int, rows: "RowNames", cells: NDArray[Any]
+        self,
+        normal: "Normal",
+        recent: Recent,
+        Z: Floats,
+        onset: int,
+        rows: "RowNames",
+        cells: NDArray[Any],
     ) -> None:
         """Take rows of a table that an incident began in after ``onset`` rows, with ``recent`` levels before."""
-        movement, off = recent.movement(Z, seen), seen.is_outside(Z)
-        self.course.add(np.minimum(np.abs(Z), np.abs(Z - recent.averages[-1])), rows.counts - onset)
-        weights = weights_since_onset(rows.counts - onset)
+        since = rows.counts - onset
+        movement, off = recent.movement(Z, normal.seen), normal.seen.is_outside(Z, since)
+        self.course.add(np.minimum(np.abs(Z), np.abs(Z - recent.averages[-1])) / normal.sd, since)
+        weights = weights_since_onset(since)
         weighted = np.nan_to_num(movement * weights[:, None], nan=-1.0)
         at = weighted[1].argmax(axis=0)
         better = np.flatnonzero(weighted[1].max(axis=0) > self.largest[1])
@@ -264,7 +287,7 @@ class Draft:
     pending: Movement | None = None  # of rows after the last flagged one, which may or may not belong to the incident
     early: list[Floats] = field(default_factory=list)  # first rows from the onset on
     covered: int = 0  # rows of the present batch that are taken into account
-    reported: int = 0  # features whose arrival was reported
+    reported: tuple[str, ...] = ()  # features whose arrival was reported
     announced: bool = False  # whether it is an incident
     opened: bool = False  # whether it was reported
 
@@ -290,6 +313,7 @@ class Draft:
         if other.latest > self.latest:
             self.last, self.end, self.latest = other.last, other.end, other.latest
         self.n, self.opened = self.n + other.n, self.opened or other.opened
+        self.reported = tuple(dict.fromkeys((*self.reported, *other.reported)))
         self.stages.absorb(other.stages, other.origin - self.origin)
 
 

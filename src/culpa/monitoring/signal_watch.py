@@ -97,8 +97,9 @@ class SignalWatch:
 
     @property
     def began(self) -> list[int]:
-        """Where the signals that are wrong now began."""
-        return [wrong.first for wrong in self._open.values()]
+        """Where the signals that are wrong now began, and runs that may turn out to be too long."""
+        runs = self._state.since[(self._state.size > 0) & np.isfinite(self._state.need)]
+        return [*(wrong.first for wrong in self._open.values()), *(self._starts[row][0] for row in runs.tolist())]
 
     def finish(self, *, over: bool = False) -> list[WrongSignal]:
         """The signals that are wrong at the end of the rows; the next ones are new."""

@@ -128,6 +128,8 @@ class _Piece:
             cells = np.take_along_axis(cells, last, axis=0)
         self.before, self.cells = cells[:-1], cells[1:]
         self.changed = (self.cells != self.before) & seen
+        places = state.rows + np.arange(len(X))[:, None]
+        self.since = np.maximum.accumulate(np.where(self.changed, places, state.since), axis=0)
         count = np.cumsum(seen, axis=0)
         self.size = count - np.maximum.accumulate(np.where(self.changed, count - 1, -state.size), axis=0)
         self.changes = np.vstack([state.changes, self.changed & ~np.isnan(self.before)])
@@ -136,8 +138,8 @@ class _Piece:
     def result(self) -> tuple[State, list[Finding]]:
         """The state after the rows, and what was found or ended in them."""
         state, n = self.state, len(self.X)
-        begun, start = self.changed.any(axis=0), n - 1 - self.changed[::-1].argmax(axis=0)
-        since = np.where(begun, state.rows + start, state.since)
+        begun, since = self.changed.any(axis=0), self.since[-1]
+        start = np.maximum(since - state.rows, 0)
         need = np.where(begun, self._needed(start, np.arange(len(start))), state.need)
         reported, found, stops = np.where(begun, -1, state.reported), list[Finding](), list[tuple[int, int]]()
         for j in np.flatnonzero(
@@ -189,7 +191,7 @@ class _Piece:
             others = np.flatnonzero(self.signals.moving & (np.arange(len(self.signals.moving)) != j))
             still = self.size[t, others] > run.need // 2
             if len(others) >= _FEWEST_MOVING and still.mean() >= _STOPPED:
-                stops.append((t, self.state.rows + t + 1 - int(self.size[t, others[still]].min())))
+                stops.append((t, int(self.since[t, others[still]].max())))
             elif len(others) < _FEWEST_MOVING or still.mean() < _QUIET:
                 row = self.state.rows + t
                 break

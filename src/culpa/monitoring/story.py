@@ -52,8 +52,9 @@ class Storyteller:
     def story(self, incident: Incident) -> str:
         """The sentences, joined."""
         labels = [incident.start, incident.end, incident.onset.label, incident.peak_label]
-        culprits, parts = incident.onset.culprits, [self._first(incident, labels)]
-        if culprits and self.read not in parts[0].split():
+        first, has_numbers = self._first(incident, labels)
+        culprits, parts = incident.onset.culprits, [first]
+        if culprits and not has_numbers:
             parts.append(
                 f"{self._then(incident, labels)}, {listed([self._told(one, k) for k, one in enumerate(culprits)])}."
             )
@@ -77,7 +78,11 @@ class Storyteller:
             return f"{told}. {state} Check the connection to the data source."
         name, culprit = self._name(culprits[0]), culprits[0]
         shown, unit = reading(value, culprit.decimals), f" {culprit.unit}" if culprit.unit else ""
-        what = {"frozen": "froze", "limit": "stood still at an end of its range", "range": "left its physical range"}
+        what = {
+            "frozen": "froze",
+            "limit": "stood still at or beyond an end of its normal range",
+            "range": "left its physical range",
+        }
         if incident.kind == "range":
             beyond = f"it read {shown}{unit}, beyond {reading(usual, culprit.decimals)}{unit}"
         else:
@@ -85,12 +90,12 @@ class Storyteller:
             beyond = f"it reads {shown}{unit}, and normally {longest}"
         return f"{name} {what[incident.kind]} {since}: {beyond}. {state}"
 
-    def _first(self, incident: Incident, labels: Sequence[Any]) -> str:
-        """Who stood out first, and what they read if there is room."""
+    def _first(self, incident: Incident, labels: Sequence[Any]) -> tuple[str, bool]:
+        """Who stood out first, and what they read if there is room; whether there is."""
         names, culprits = self._names(incident), incident.onset.culprits
         single = incident.first == incident.last
         if not names:
-            return f"{self._when(incident, labels)}, {self._level(incident)}, but no {self.noun} stands out."
+            return f"{self._when(incident, labels)}, {self._level(incident)}, but no {self.noun} stands out.", False
         told = [self._told(culprit, k) for k, culprit in enumerate(culprits)]
         if single and culprits and len(culprits) == len(names):
             long = f"{self._when(incident, labels)}, {listed(told)}."
@@ -110,7 +115,8 @@ class Storyteller:
             ),
         ]
         fitting = [text for text in tries if text and len(text.split()) <= _MOST_WORDS]
-        return fitting[0] if fitting else tries[-1]
+        text = fitting[0] if fitting else tries[-1]
+        return text, text == long
 
     def _names(self, incident: Incident) -> list[str]:
         """Whoever stands out in the first rows; culprits of the onset if nobody does."""

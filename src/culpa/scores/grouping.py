@@ -42,7 +42,6 @@ class Rule(NamedTuple):
     fewest: int = 1
     by_time: bool = False
     is_learned: bool = False  # missing rows count, and signals that are wrong by themselves are incidents, too
-    expected: str = ""  # how many false incidents
 
     @classmethod
     def of(cls, normal: NormalExcess, per_row: float | None = None) -> Self:
