@@ -76,7 +76,7 @@ def events(detector, rows, sizes, *, restarts=None, **options):
         rule, clock = Rule.of(excess_of(fitted)), Clock("time", dated=True)
         return IncidentFinder(fitted, explainer, clock, rule, units=units_of(fitted), unconfirmed=True, **options)
 
-    whole = ScoredRows.of(fitted.read(detector.read(pd.DataFrame(X, columns=NAMES))), fitted.model, fitted.statistic)
+    whole = ScoredRows.of(fitted.read(detector._read(pd.DataFrame(X, columns=NAMES))), fitted.model, fitted.statistic)
     one, found, start = finder(), [], 0
     for size in sizes:
         at = np.arange(start, min(start + size, len(X)))
@@ -87,7 +87,7 @@ def events(detector, rows, sizes, *, restarts=None, **options):
         names = RowNames(at, times[at], at)
         batch = Batch(names, part, fitted.is_flagged(part.score), excess, times[at], cut[at], missing[at])
         flagged = part.choose(batch.flagged_at)
-        found += one.add(batch, explainer.one_pass.explain_scored(flagged, "values") if len(flagged) else None)
+        found += one.add(batch, explainer._one_pass.explain_scored(flagged, "values") if len(flagged) else None)
         start += size
         if restarts is not None and restarts.random() < 0.3:
             one, memory = finder(), one.memory
