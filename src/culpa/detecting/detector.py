@@ -18,12 +18,7 @@ from culpa._core.border import entered, entrance
 from culpa._core.choices import one_of
 from culpa._core.parameter import check_keywords, documented, keeps
 from culpa._core.parameters import DETECTOR, FORGET, DetectorSettings
-from culpa._core.validation import (
-    Table,
-    check_estimator_input,
-    check_width,
-    complete_rows,
-)
+from culpa._core.validation import Table, check_estimator_input, check_width, complete_rows
 from culpa._core.warning import without_warnings
 from culpa._core.words import count
 from culpa.columns import Lagged, Reading
@@ -41,11 +36,10 @@ from culpa.detecting.watching import WatchesRows
 from culpa.fitted import FittedDetector, charted
 from culpa.fitting.adopting import PARAMETERS, adopt, read_pca
 from culpa.fitting.compatibility import check_combinations, check_moments, check_weighted
-from culpa.fitting.dirty_cells import without_suspicious_cells
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder
 from culpa.fitting.training_rows import TrainingRows, excess_in
-from culpa.fitting.trimming import at_places
+from culpa.fitting.trimming import at_places, without_suspicious_cells
 from culpa.fitting.updating import NEED_NO_FIT, check_settings
 from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.monitoring.fill_values import COMPLETE_ROWS, about_table

@@ -10,15 +10,7 @@ from numpy.typing import NDArray
 
 from culpa import games
 from culpa._core.border import entered
-from culpa._core.choices import (
-    GameName,
-    Method,
-    Parts,
-    Ranking,
-    RetrainingRank,
-    ScoreName,
-    unknown,
-)
+from culpa._core.choices import GameName, Method, Parts, Ranking, RetrainingRank, ScoreName, unknown
 from culpa._core.copies import CopiedInUse
 from culpa._core.parameter import documented, signed
 from culpa._core.parameters import EXPLAINER, ExplainerKeywords

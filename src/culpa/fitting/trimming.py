@@ -1,6 +1,7 @@
-"""Dirty training data: rows that look abnormal under the model that was fitted to them."""
+"""Dirty training data: rows that look abnormal under the model that was fitted to them, and suspicious cells."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from culpa import scores
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats, Mask
-from culpa._core.validation import frame_like
+from culpa._core.validation import Table, frame_like
 from culpa.models import FittedModel
+from culpa.models.cells import flag_cells
 from culpa.scores.limits import Limits
 
 if TYPE_CHECKING:
@@ -41,10 +43,8 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
 
 def _spe_and_t2_in_modes(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
     """The same where each row is judged by its most probable mode."""
-    which = model.standard.mode_of(model.standardise(X))
     result = np.full((3, len(X)), np.nan)
-    for mode in np.unique(which).tolist():
-        here = np.flatnonzero(which == mode)
+    for mode, here in model.standard.by_mode(model.standardise(X)):
         result[:, here] = spe_and_t2(model.in_mode(mode), X[here], confidence)
     return result[0], result[1], result[2]
 
@@ -98,3 +98,21 @@ def at_places(abnormal: Any, places: NDArray[np.intp]) -> Any:
         return None
     columns = {name: np.asarray(abnormal[name]) for name in ("row", "position", "spe", "t2", "times_limit", "trimmed")}
     return frame_like(None, columns | {"position": places[columns["position"]]})
+
+
+def without_suspicious_cells(table: Table) -> tuple[Table, Any]:
+    """The table with its suspicious cells missing, and a table of these cells, the worst first."""
+    with one_blas_thread(len(table.array)):
+        flags = flag_cells(table.array)
+    rows, columns = np.nonzero(flags.mask)
+    worst = np.argsort(-np.abs(flags.residual[rows, columns]), kind="stable")
+    rows, columns = rows[worst], columns[worst]
+    listed = {
+        "row": table.row_labels()[rows],
+        "position": rows,
+        "feature": np.array(table.feature_names(), dtype=object)[columns],
+        "value": table.array[rows, columns],
+        "expected": flags.expected[rows, columns],
+        "residual": flags.residual[rows, columns],
+    }
+    return replace(table, array=np.where(flags.mask, np.nan, table.array)), frame_like(None, listed)

@@ -19,7 +19,7 @@ from scipy import special
 
 from culpa._core.border import entered
 from culpa._core.copies import CopiedInUse
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Positions
 
 if TYPE_CHECKING:
     from culpa.models.latent import LatentGaussian
@@ -130,6 +130,11 @@ class Distribution(CopiedInUse, ABC):
         if self.n_modes == 1:
             return np.zeros(len(np.asarray(X)), dtype=np.intp)
         return np.asarray((self.log_densities(X) + np.log(self.weights)).argmax(axis=1))
+
+    def by_mode(self, X: ArrayLike) -> list[tuple[int, Positions]]:
+        """The modes that are the most probable ones of some rows, with the positions of these rows."""
+        mode_of_row = self.mode_of(X)
+        return [(mode, np.flatnonzero(mode_of_row == mode)) for mode in np.unique(mode_of_row).tolist()]
 
     def residuals(self, X: ArrayLike) -> Floats:
         """Row minus reconstruction; NaN where the cell is missing."""

@@ -103,9 +103,8 @@ class FunctionScore(Score):
         own = self.model
         assert own is not None
         Z = own.standardise(X)
-        mode_of_row = own.standard.mode_of(Z)
-        for k in np.unique(mode_of_row).tolist():
-            at, view = np.flatnonzero(mode_of_row == k), own.in_mode(k)
+        for k, at in own.standard.by_mode(Z):
+            view = own.in_mode(k)
             yield InPlace(at, view, Z[at] - own.standard.modes[k].mean, mahalanobis(view.gaussian))
 
     def evaluations(self, complete: bool) -> int:

@@ -165,12 +165,11 @@ class Profiles:
 
     def __call__(self, Z: Floats) -> Floats:
         """One line per row; cells may be missing."""
-        result, mode = np.zeros(Z.shape), self._standard.mode_of(Z)
-        for k, (gaussian, score) in enumerate(self._modes):
-            here = np.flatnonzero(mode == k)
-            if len(here):
-                squares = Residuals.of(score, gaussian.impute(Z[here] - self._standard.modes[k].mean)).squares
-                result[here] = squares / np.maximum(squares.sum(axis=1, keepdims=True), _LEAST)
+        result = np.zeros(Z.shape)
+        for k, here in self._standard.by_mode(Z):
+            gaussian, score = self._modes[k]
+            squares = Residuals.of(score, gaussian.impute(Z[here] - self._standard.modes[k].mean)).squares
+            result[here] = squares / np.maximum(squares.sum(axis=1, keepdims=True), _LEAST)
         return result
 
 

@@ -108,9 +108,8 @@ class MixtureScore(Score):
 
     def in_place(self, model: FittedModel, X: Floats) -> Iterator[InPlace]:
         """What the most probable mode says of each row."""
-        mode_of_row = self.mixture.mode_of(X)
-        for k in np.unique(mode_of_row).tolist():
-            at, view = np.flatnonzero(mode_of_row == k), model.in_mode(k)
+        for k, at in self.mixture.by_mode(X):
+            view = model.in_mode(k)
             own = mahalanobis(view.gaussian) if self.of_modes is None else self.of_modes[k]
             yield InPlace(at, view, X[at] - self.mixture.modes[k].mean, own)
 
