@@ -36,7 +36,7 @@ def compare(
     from culpa.jobs.comparing import compare as run
 
     fitted = load_fitted(model)
-    before, after = tables.open_both(fitted)
+    before, after = (tables.open_tables([table], fitted) for table in (tables.before, tables.after))
     for table in (before, after):
         console.tell_reading(table, quiet=quiet)
     fitted = fitted.without_groups() if no_groups else fitted

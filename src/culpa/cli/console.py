@@ -3,7 +3,7 @@
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_PROBLEMS = 20  # shown
 _ALMOST = 0.999  # the share at which a bar stays until it is taken away
-_words: list[str] = []
-_owned: list[bool] = []
+words: list[str] = []  # of the command line, for messages that suggest another one
+owned: list[bool] = []  # not empty where nothing but a command runs in this process
 
 
 def say(text: str) -> None:
@@ -72,20 +72,10 @@ def fail_with(error: "TableProblems") -> NoReturn:
         say(f"- {problem.text}")
     if len(error.problems) > _MOST_PROBLEMS:
         say(f"- and {len(error.problems) - _MOST_PROBLEMS} more")
-    if command := error.command(_words):
+    if command := error.command(words):
         open_ones = sum(not problem.options for problem in error.problems)
         say(f"This solves {'them' if not open_ones else f'all but {open_ones}'}: {command}")
     raise typer.Exit(2)
-
-
-def remember_words(words: Sequence[str]) -> None:
-    """The words of the command line, for messages that suggest another one."""
-    _words[:] = words
-
-
-def words() -> list[str]:
-    """The words of the command line."""
-    return _words
 
 
 @contextmanager
@@ -130,16 +120,11 @@ def guarded() -> Iterator[None]:
         raise
 
 
-def owns_the_process() -> bool:
-    """Whether nothing but a command runs in this process."""
-    return bool(_owned)
-
-
 def run_to_end(app: Callable[[], None]) -> None:
     """Run the whole command line. Its answer is complete, or the exit code says that it is not."""
     from culpa._core.output import problem_of_output
 
-    _owned.append(True)
+    owned.append(True)
     ended = SystemExit(0)
     try:
         with guarded():  # for help and version, which are no commands

@@ -37,7 +37,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help that was asked for."""
-        formatter.write("\n".join(_page(self, ctx, short="-h" in console.words())) + "\n")
+        formatter.write("\n".join(_page(self, ctx, short="-h" in console.words)) + "\n")
 
 
 class Commands(TyperGroup):
@@ -45,7 +45,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember the words before they are taken apart."""
-        console.remember_words(args)
+        console.words[:] = args
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -67,7 +67,8 @@ def _page(command: Any, ctx: Any, *, short: bool) -> Iterator[str]:
     yield from _paragraphs(command.help or "", short=short)
     if arguments:
         yield from ("", "Arguments:", *_listed((_called(each), each.help or "") for each in arguments))
-    common = sorted((each for each in options if _is_common(each)), key=lambda each: not each.required)
+    common = [each for each in options if each.name in _COMMON.split() or each.required]
+    common.sort(key=lambda each: not each.required)
     yield from ("", "Options:", *_listed(map(_described, common)))
     if short:
         yield from ("", f"All {len(options)} options: {ctx.command_path} --help")
@@ -80,10 +81,6 @@ def _page(command: Any, ctx: Any, *, short: bool) -> Iterator[str]:
 
 def _called(argument: Any) -> str:
     return f"{argument.metavar or argument.name.upper()}{'...' * (argument.nargs == -1)}"
-
-
-def _is_common(option: Any) -> bool:
-    return option.name in _COMMON.split() or option.required
 
 
 def _described(option: Any) -> tuple[str, str]:

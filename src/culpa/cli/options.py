@@ -230,10 +230,6 @@ class PeriodsOptions(ReadingOptions):
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="Table of the first period.")]
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Table of the second period.")]
 
-    def open_both(self, fitted: "FittedDetector") -> "tuple[TimedTable, TimedTable]":
-        """Both tables."""
-        return self.open_tables([self.before], fitted), self.open_tables([self.after], fitted)
-
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
@@ -262,16 +258,13 @@ class OutputOptions:
         """The file to write, or ``None`` for standard output."""
         return to_path(self.output)
 
-    def is_for_people(self, source: "Source") -> bool:
-        """Whether somebody reads the answer on a terminal; rows that come one by one are answered one by one."""
-        return self.path is None and self.format is None and sys.stdout.isatty() and not source.live
-
     @contextmanager
     def open(self, source: "Source") -> Iterator[tuple["Sink", str]]:
         """The sink and its format. Standard output gets NDJSON if a pipe brings it, else CSV, or a table for people."""
         from culpa.io.tables import format_of, open_sink
 
-        if self.is_for_people(source):
+        # somebody reads the answer on a terminal; rows that come one by one are answered one by one
+        if self.path is None and self.format is None and sys.stdout.isatty() and not source.live:
             screen = Screen()
             yield screen, "screen"
             screen.finish()
@@ -345,7 +338,7 @@ def open_job(
     copies_times: bool = False,
 ) -> Iterator[Job]:
     """Open the model, the table and the output, with a progress bar; times may be read or only copied to the output."""
-    if console.owns_the_process():
+    if console.owned:
         only_judge_rows()
     check_output(sinks.path if isinstance(sinks, OutputOptions) else None, rows.inputs(), force=True)
     detector = rows.detector()

@@ -68,7 +68,7 @@ def with_origin(text: str) -> str:
     for variable in _values:
         name = variable.rstrip("_")
         flag = f"--{name.replace('_', '-')}"
-        typed = any(word.partition("=")[0] == flag for word in console.words())
+        typed = any(word.partition("=")[0] == flag for word in console.words)
         if not typed and re.search(rf"{flag}(?![\w-])|(?<!\w){name}=", text):
             return f"{text.rstrip('. ')}. {in_use[0]} sets {name}."
     return text

@@ -122,8 +122,7 @@ class Screen:
             cells["status"] = ["" if status == "over" else status for status in cells["status"]]  # nearly all are
             cells = {name: cells[name] for name in dict.fromkeys(("start", "end", "culprit", *cells))}
         limits = cells.get("limit", [math.nan] * len(next(iter(cells.values()))))
-        first = _begins(cells.get("rank"))
-        begins = [True] * len(limits) if first is None else first
+        begins = [rank == 1 for rank in cells.get("rank", [1] * len(limits))]  # a row, which may have several lines
         shown = [
             (name, [_label(cell) * begin for cell, begin in zip(column, begins, strict=True)])
             for name, column in labels.items()
@@ -133,9 +132,10 @@ class Screen:
             if name not in _HIDDEN.get(kind, ())
         ]
         used = [(title, column) for title, column in shown if any(column)]
+        strong = [k for k, begin in enumerate(begins) if begin and not all(begins)]
         if limits:
             titles, texts = [title for title, _ in used], zip(*(column for _, column in used), strict=True)
-            typer.echo(sheet(titles, list(texts), strong=_first_of(first)))
+            typer.echo(sheet(titles, list(texts), strong=strong))
 
     def finish(self) -> None:
         """Say how to read the table."""
@@ -150,15 +150,6 @@ def _later(start: object, end: object) -> object:
 
 def _as_list(column: Any) -> list[Any]:
     return list(column.to_pylist() if hasattr(column, "to_pylist") else getattr(column, "tolist", lambda: column)())
-
-
-def _begins(ranks: list[int] | None) -> list[bool] | None:
-    """Which lines begin a row, where rows have several."""
-    return None if ranks is None else [rank == 1 for rank in ranks]
-
-
-def _first_of(first: list[bool] | None) -> list[int]:
-    return [] if first is None or all(first) else [k for k, begins in enumerate(first) if begins]
 
 
 def _label(cell: object) -> str:
