@@ -14,8 +14,8 @@ import pyarrow.types as types
 from culpa._core.json_values import as_typed
 from culpa._core.types import Floats
 from culpa._core.words import split_list
+from culpa.io.tables import problems
 from culpa.io.tables.numbers import Missing
-from culpa.io.tables.problems import Problem, TableProblems, all_problems, as_long, as_no_table, wrong_columns
 from culpa.io.tables.table import LARGEST, Column, Source, TableError
 
 _TEXTS = (
@@ -69,7 +69,7 @@ def find_all(names: Sequence[str], known: Sequence[str], table: str, what: str =
     texts += many if len(strange) > 1 else [_odd_one(name, known) for name in strange]
     if len(texts) == 1:
         raise TableError(f"{table}: {texts[0]}")
-    raise TableProblems(table, [Problem(text.rstrip(".")) for text in texts])
+    raise problems.TableProblems(table, [problems.Problem(text.rstrip(".")) for text in texts])
 
 
 def find_for_model(features: Sequence[str], carried: Sequence[str], known: Sequence[str], table: str) -> None:
@@ -159,10 +159,10 @@ def choose_features(
         if source is None:
             raise
         numeric = [name for name in features if columns[name].kind == "number" or columns[name].row is not None]
-        problems = all_problems(source, numeric, wrong_columns(columns, features))
+        wrong = problems.all_problems(source, numeric, problems.wrong_columns(columns, features))
         commas = any(_has_decimal_comma(columns[name]) for name in features)
-        found = None if commas else as_long(source, columns) or as_no_table(table, numeric, problems)
-        raise found or (TableProblems(table, problems) if len(problems) > 1 else error) from None
+        found = None if commas else problems.as_long(source, columns) or problems.as_no_table(table, numeric, wrong)
+        raise found or (problems.TableProblems(table, wrong) if len(wrong) > 1 else error) from None
     return features
 
 
@@ -176,15 +176,13 @@ def check_numeric(name: str, column: Column, table: str) -> None:
         )
     if column.row is not None:
         raise TableError(
-            f"{table}: column {name!r} contains {_short(column.example)} in row {column.row}, which is not a number. "
-            f"{take_as_missing(column.example)} Otherwise fit without the column (--drop)."
+            f"{table}: column {name!r} contains {problems.short(column.example)} in row {column.row}, which is not a "
+            f"number. {take_as_missing(column.example)} Otherwise fit without the column (--drop)."
         )
-    example = "" if column.example is None else f", for example {_short(column.example)}"
-    what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
     advice = "turn it into numbers (one 0/1 column per category)" if column.kind == "text" else "turn it into numbers"
     raise TableError(
-        f"{table}: column {name!r} contains {what}{example}. Fit without it (--drop), keep it as a label (--id), or "
-        f"{advice}."
+        f"{table}: column {name!r} contains {problems.holds(column)}. Fit without it (--drop), keep it as a label (--id), "
+        f"or {advice}."
     )
 
 
@@ -267,8 +265,3 @@ def to_matrix(
         )
     found.update(blanked)
     return result
-
-
-def _short(value: Any) -> str:
-    text = repr(value if isinstance(value, str) else str(value))
-    return text if len(text) <= 40 else text[:37] + "..."

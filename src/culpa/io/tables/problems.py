@@ -55,24 +55,21 @@ class TableProblems(TableError):
 
 def wrong_columns(columns: Mapping[str, Column], names: Sequence[str]) -> list[Problem]:
     """Columns that do not hold numbers."""
-    problems = []
-    for name in names:
-        column = columns[name]
-        if column.kind == "number" or column.row is not None:  # texts among numbers are found with the cells
-            continue
-        what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
-        example = "" if column.example is None else f", for example {_short(str(column.example))}"
-        problems.append(Problem(f"column {name!r} contains {what}{example}", ("--drop", name), name))
-    return problems
+    return [
+        Problem(f"column {name!r} contains {holds(columns[name])}", ("--drop", name), name)
+        for name in names
+        if not _is_numeric(columns[name])  # texts among numbers are found with the cells
+    ]
 
 
-def wrong_cells(source: Source, names: Sequence[str]) -> list[Problem]:
-    """Texts among numbers, numbers that are too large, and rows with too few or too many cells."""
-    files = [file for file in source.files() if file.kind in ("csv", "excel") and file.again]
-    return [problem for file in files for problem in _of_cells(file, names)]
+def holds(column: Column) -> str:
+    """What a column holds that has no numbers."""
+    what = {"text": "text", "time": "times"}.get(column.kind, "something other than numbers")
+    return what + ("" if column.example is None else f", for example {short(column.example)}")
 
 
 def _of_cells(table: Any, names: Sequence[str]) -> list[Problem]:
+    """Texts among numbers, numbers that are too large, and rows with too few or too many cells."""
     known = [name for name in dict.fromkeys(names) if table.names.count(name) == 1]
     bad: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in known}  # text: number of cells, first row
     n_rows = 0
@@ -112,11 +109,11 @@ def _is_huge(text: str, table: Any) -> bool:
 def _of_column(name: str, found: Mapping[str, tuple[int, int]]) -> list[Problem]:
     if len(found) > _MOST_TEXTS:
         text, (_, row) = next(iter(found.items()))
-        more = f"{len(found):,} different texts, first {_short(text)} in row {row}"
+        more = f"{len(found):,} different texts, first {short(text)} in row {row}"
         return [Problem(f"column {name!r} contains {more}", ("--drop", name), name)]
     return [
         Problem(
-            f"column {name!r} contains {_short(text)} {'once' if n == 1 else f'{n:,} times'}, first in row {row}",
+            f"column {name!r} contains {short(text)} {'once' if n == 1 else f'{n:,} times'}, first in row {row}",
             ("--missing", text.strip()),
         )
         for text, (n, row) in found.items()
@@ -135,8 +132,9 @@ def _ragged(table: Any, n_rows: int) -> list[Problem]:
     return [Problem(text, () if most else ("--skip-ragged",), spoils=most)]
 
 
-def _short(text: str) -> str:
-    shown = repr(re.sub(r"\s+", " ", text))
+def short(cell: Any) -> str:
+    """A cell in quotes, on one line."""
+    shown = repr(re.sub(r"\s+", " ", str(cell)))
     return shown if len(shown) <= 40 else shown[:37] + "...'"
 
 
@@ -146,7 +144,8 @@ def all_problems(source: Source, names: Sequence[str], others: Sequence[Problem]
     Dropping columns is no solution where fewer than two would be left.
     """
     try:
-        problems = [*others, *wrong_cells(source, names)]
+        files = [file for file in source.files() if file.kind in ("csv", "excel") and file.again]
+        problems = [*others, *(problem for file in files for problem in _of_cells(file, names))]
     except TableError:
         return []
     if len(usable(names, problems)) >= LEAST_COLUMNS:
