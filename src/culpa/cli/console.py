@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 _MOST_PROBLEMS = 20  # shown
 _ALMOST = 0.999  # the share at which a bar stays until it is taken away
 words: list[str] = []  # of the command line, for messages that suggest another one
+_bar = ProgressBar()  # a process has one at most
 owned: list[bool] = []  # not empty where nothing but a command runs in this process
 
 
 def say(text: str) -> None:
     """One line for a person, on standard error. If it cannot be written, the result of the command stays the same."""
     with suppress(OSError):
+        _bar.clear()
         typer.echo(plain(text), err=True)
 
 
@@ -146,38 +148,30 @@ def progress_bar(source: "Source", *, quiet: bool) -> Iterator["Listener"]:
     """Who is told how a job gets on: a bar on a terminal; elsewhere, only warnings are shown."""
     from culpa.jobs.batches import Listener
 
-    if source.live or not _has_bar(quiet=quiet):
+    if not _has_bar(quiet=quiet or source.live):
         yield Listener(warning=warn)
         return
-    bar, step, began = ProgressBar(), [""], time.monotonic()
+    step, began = [""], time.monotonic()
 
     def draw(rows: int) -> None:
         share, seconds = source.share() or 0.0, max(time.monotonic() - began, 1e-3)
         left = f"{seconds * (1 - share) / share:,.0f} s left" if share else ""
-        parts = (count(rows, "row"), f"{rows / seconds:,.0f}/s", left, *step)
-        bar(min(share, _ALMOST), ", ".join(filter(None, parts)))
+        bar(share, ", ".join(filter(None, (count(rows, "row"), f"{rows / seconds:,.0f}/s", left, *step))))
 
     def note(text: str) -> None:
         step[0] = text
 
-    def warning(text: str) -> None:
-        bar.clear()
-        warn(text)
-
-    try:
-        yield Listener(draw, warning, note)
-    finally:
-        bar.clear()
+    with work_bar() as bar:
+        yield Listener(draw, warn, note)
 
 
 @contextmanager
 def work_bar(*, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
     """A function that reports the share of the work done and the current step: a bar on a terminal, nothing elsewhere."""
-    bar = ProgressBar()
     try:
-        yield (lambda share, doing: bar(min(share, _ALMOST), doing)) if _has_bar(quiet=quiet) else (lambda *_: None)
+        yield (lambda share, doing: _bar(min(share, _ALMOST), doing)) if _has_bar(quiet=quiet) else (lambda *_: None)
     finally:
-        bar.clear()
+        _bar.clear()
 
 
 def _has_bar(*, quiet: bool) -> bool:

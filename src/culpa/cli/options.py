@@ -15,7 +15,7 @@ from culpa._core.estimators import only_judge_rows
 from culpa.cli import console, project
 from culpa.cli.command import OPTION, Described
 from culpa.cli.terminal import Screen
-from culpa.io.reading import READING, Options
+from culpa.io.reading import READING, UNIT_OF, Options, TableError
 
 if TYPE_CHECKING:
     from culpa.detecting.detector import PCADetector
@@ -145,7 +145,6 @@ class ColumnOptions:
 
     def features(self, source: "TimedTable", parameters: Mapping[str, Any]) -> list[str]:
         """The names of the columns to learn from: at least two. Those that ``parameters`` name are not left out."""
-        from culpa.io.tables import TableError
         from culpa.io.tables.columns import choose_features, split_names
         from culpa.io.tables.problems import as_long
 
@@ -359,10 +358,7 @@ def check_output(path: Path | None, inputs: Sequence[Path | None], *, force: boo
 
 def save_model(detector: "PCADetector", source: "TimedTable", output: Path) -> None:
     """Write a model file that remembers how its training table was read."""
-    from dataclasses import replace
-
     from culpa.io.model_file import save
-    from culpa.io.reading import UNIT_OF
 
     own = {name: unit for name, unit in source.units.items() if detector.units_.get(name, unit) != unit}
     detected = source.detected() | {f"{UNIT_OF}{name}": unit for name, unit in own.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from culpa._core.continuity import RowOrder, Step
+from culpa._core.continuity import RowOrder
 from culpa._core.types import Floats, Mask, Positions
 from culpa.columns import Reading
 from culpa.columns.columns import Arrange
@@ -117,13 +117,13 @@ def scored_batches(
         yield _score_batch(fitted, batch, arrange, source)
 
 
-def in_memory(batches: Sequence[Batch], n_columns: int, step: Step | None = None) -> tuple[Floats, RowOrder]:
+def in_memory(batches: Sequence[Batch], n_columns: int) -> tuple[Floats, RowOrder]:
     """The rows of all batches as one matrix, and how they follow each other."""
     X = np.concatenate([np.empty((0, n_columns)), *(batch.X for batch in batches)])
     missing = np.concatenate([np.zeros(0), *(batch.missing for batch in batches if batch.missing is not None)])
     cuts = (np.zeros(len(batch.rows), dtype=bool) if batch.cut is None else batch.cut for batch in batches)
     places = np.concatenate([np.zeros(0, dtype=np.int64), *(batch.rows for batch in batches)])
-    return X, RowOrder(missing, np.concatenate([np.zeros(0, dtype=bool), *cuts]), places, step)
+    return X, RowOrder(missing, np.concatenate([np.zeros(0, dtype=bool), *cuts]), places)
 
 
 def moment_of(batch: Batch, which: Mask, source: RowSource) -> str:

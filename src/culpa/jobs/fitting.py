@@ -109,12 +109,11 @@ def sample(
     most: int,
     *,
     past: int = 0,
-    progress: Progress = lambda rows: None,
 ) -> Floats:
     """At most ``most`` complete rows of a table of any size, evenly spaced; with the ``past`` rows before each, if any."""
     kept: list[Floats] = []
     stride, seen, held = 1, 0, 0
-    for _, X in lagged(with_past(source, past), features, past, progress):
+    for _, X in lagged(with_past(source, past), features, past, lambda rows: None):
         complete = X[~np.isnan(X).any(axis=1)]
         kept.append(complete[-seen % stride :: stride])
         seen += len(complete)
