@@ -20,7 +20,7 @@ from culpa._core.optional import require
 from culpa._core.version import __version__
 from culpa.detecting.detector import PCADetector
 from culpa.fitted import FittedDetector
-from culpa.io import load, save
+from culpa.io.model_file import load, save
 from culpa.jobs.record_batches import RecordBatchExplainer, RecordBatchScorer
 
 if TYPE_CHECKING:

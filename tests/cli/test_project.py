@@ -11,7 +11,7 @@ from command_line import run
 from forgery import forge
 
 import culpa
-from culpa.io import save
+from culpa.io.model_file import save
 
 
 @pytest.fixture

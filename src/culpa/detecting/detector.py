@@ -307,7 +307,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted detector, with the explainer it has compiled, to a model file; `culpa.load` reads it."""
         check_is_fitted(self)
-        import_module("culpa.io").save(self.fitted, path)
+        import_module("culpa.io.model_file").save(self.fitted, path)
 
     def _read(self, X: Any, min_rows: int = 1) -> Table:
         """Check a table against the columns that the detector was fitted on."""

@@ -1,5 +1,6 @@
 """Single rows that can be looked at closely: which ones, with a waterfall, and actual against expected values."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,16 +51,9 @@ def _evenly(inside: Sequence[Positions], chosen: Positions, most: int) -> tuple[
 
     ``None`` where there is no room even for the first row of every incident.
     """
-    low, high = 1, max(map(len, inside))
-    if len(_with_spacing(inside, chosen, high)) > most:
-        return None, chosen
-    while low < high:
-        middle = (low + high) // 2
-        if len(_with_spacing(inside, chosen, middle)) <= most:
-            high = middle
-        else:
-            low = middle + 1
-    return low, _with_spacing(inside, chosen, low)
+    spacings = range(1, max(map(len, inside)) + 1)
+    at = bisect_left(spacings, True, key=lambda spacing: len(_with_spacing(inside, chosen, spacing)) <= most)
+    return (spacings[at], _with_spacing(inside, chosen, spacings[at])) if at < len(spacings) else (None, chosen)
 
 
 def _with_spacing(inside: Sequence[Positions], chosen: Positions, spacing: int) -> Positions:

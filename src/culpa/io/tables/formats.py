@@ -12,9 +12,15 @@ from typing import Any
 from culpa._core.choices import INPUT_FORMATS
 from culpa.columns.units import conversion, same_unit
 from culpa.io.reading import Options
+from culpa.io.tables.columnar import ArrowTable, ParquetTable
+from culpa.io.tables.csv_cells import CsvCells
+from culpa.io.tables.excel import ExcelCells
+from culpa.io.tables.long import LongTable
+from culpa.io.tables.ndjson import NdjsonTable
 from culpa.io.tables.pipe import Pipe
 from culpa.io.tables.selection import Period, select
-from culpa.io.tables.table import Batch, Column, Source, Stage, TableError
+from culpa.io.tables.table import Batch, Cells, Column, Source, Stage, TableError
+from culpa.io.tables.text_table import TextTable
 from culpa.io.tables.timed import TimedTable
 from culpa.io.tables.times import UNITS
 from culpa.monitoring.times import are_days
@@ -211,23 +217,11 @@ def open_source(path: Path | None, options: Options, report: Callable[[str], Non
     if path is not None:
         _check_regular(path)
     if kind == "ndjson":
-        from culpa.io.tables.ndjson import NdjsonTable
-
         return NdjsonTable(path, options, report, pipe)
-    if kind == "csv":
-        from culpa.io.tables.csv_cells import CsvCells
-        from culpa.io.tables.text_table import TextTable
-
-        return TextTable(CsvCells(path, options, pipe), options, report)
-    if kind == "excel":
-        from culpa.io.tables.excel import ExcelCells
-        from culpa.io.tables.text_table import TextTable
-
-        return TextTable(ExcelCells(path, options), options, report)
-    from culpa.io.tables.columnar import ArrowTable, ParquetTable
-
-    table = ParquetTable if kind == "parquet" else ArrowTable
-    return table(path, missing=options.missing, pipe=pipe)
+    if kind in ("csv", "excel"):
+        cells: Cells = CsvCells(path, options, pipe) if kind == "csv" else ExcelCells(path, options)
+        return TextTable(cells, options, report)
+    return (ParquetTable if kind == "parquet" else ArrowTable)(path, missing=options.missing, pipe=pipe)
 
 
 def open_table(texts: Sequence[str], options: Options, report: Callable[[str], None]) -> TimedTable:
@@ -241,8 +235,6 @@ def open_table(texts: Sequence[str], options: Options, report: Callable[[str], N
         units = {**sources[-1].units, **units}
     whole: Source = sources[0] if len(sources) == 1 else SeveralTables(sources)
     if options.long:
-        from culpa.io.tables.long import LongTable
-
         whole = LongTable(whole, options)
         options = replace(options, time=options.long[1], time_format=None)  # the pivoted times have their own type
     return TimedTable(whole, options, selection)

@@ -353,16 +353,9 @@ def _worst(one: Explanation, cloud: Floats) -> int:
     members = [i for i in one.players[int(np.argmax(np.where(usable, one.values[0], -np.inf)))] if numbers[i]]
     if len(members) == 1:
         return members[0]
-    spread = _spread(np.vstack([cloud, one.data])[:, members])
+    spread = np.nanstd(np.vstack([cloud, one.data])[:, members], axis=0)
     off = np.abs(one.data[0, members] - one.expected[0, members]) / np.where(spread > 0, spread, 1.0)
     return members[int(np.argmax(off))]
-
-
-def _spread(rows: Floats) -> Floats:
-    seen = ~np.isnan(rows)
-    counts = np.maximum(seen.sum(axis=0), 1)
-    centred = np.where(seen, rows - np.where(seen, rows, 0.0).sum(axis=0) / counts, 0.0)
-    return np.asarray(np.sqrt((centred**2).sum(axis=0) / counts))
 
 
 def _companion(cloud: Floats, one: Explanation, i: int) -> int:
