@@ -24,6 +24,12 @@ SECTIONS = (
 )
 
 
+# classes that culpa makes, which have attributes and no parameters for users
+RESULTS = {"Incidents", "Report"}
+# fields that carry what further methods need
+PLUMBING = {"native", "origin"}
+
+
 def sections_of(text):
     """Sections of a docstring by name; the text before the first one is under the empty name."""
     parts = re.split(r"^([A-Z][A-Za-z ]+)\n(-{3,})$\n?", inspect.cleandoc(text or ""), flags=re.MULTILINE)
@@ -77,7 +83,9 @@ def fields_of(cls):
     """Names of the public fields of a dataclass or a named tuple."""
     if hasattr(cls, "_fields"):
         return list(cls._fields)
-    return [each.name for each in dataclasses.fields(cls) if not each.name.startswith("_")]
+    return [
+        each.name for each in dataclasses.fields(cls) if not each.name.startswith("_") and each.name not in PLUMBING
+    ]
 
 
 def of_text(text, wanted):
@@ -120,6 +128,9 @@ def of_class(cls):
         missing = [name for name in fields_of(cls) if name not in entries_of(found.get("Attributes"))]
         if missing:
             yield f"does not describe its attributes {missing}"
+        return
+    if cls.__name__ in RESULTS:
+        yield from of_text(cls.__doc__, ["Attributes", "Examples"])
         return
     names = [] if issubclass(cls, (Warning, Exception)) else parameters_of(cls.__init__)
     yield from of_text(cls.__doc__, [*(["Parameters"] if names else []), "Examples"])

@@ -1,5 +1,6 @@
 """culpa.spark on a real Spark: two local workers, at least four partitions, and the library to compare with."""
 
+import doctest
 import os
 import shutil
 import signal
@@ -109,6 +110,18 @@ def test_scores_and_explanations_are_the_librarys(table, frame, detector):
     expected = detector.explain(flagged).top(2)
     assert list(top["feature"]) == list(expected["feature"])
     np.testing.assert_allclose(top["value"], expected["value"], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", culpa.spark.__all__)
+def test_examples_of_docstrings(table, detector, name):
+    """They are skipped elsewhere, because they need Spark."""
+    df = table.drop("score")
+    models = culpa.spark.fit_many(df, by="machine", columns=COLUMNS)
+    names = {"culpa": culpa, "df": df, "detector": detector, "columns": COLUMNS, "models": models}
+    [example] = doctest.DocTestFinder().find(getattr(culpa.spark, name), name, globs=names)
+    for line in example.examples:
+        line.options.clear()
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_columns_without_numbers(spark, table, frame, detector):

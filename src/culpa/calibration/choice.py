@@ -41,10 +41,28 @@ _BEST_FIRST: tuple[Standing, ...] = ("chosen", "tied", "fewer hits", "detects le
 
 @dataclass(frozen=True)
 class Calibration:
-    """The chosen setting, that of the detector given, all that were compared, what changed, and the number of trials.
+    """What `calibrate` compared, and what it chose.
 
-    ``entries`` begin with the chosen setting and those tied with it, and have the best Hits@1 first otherwise. ``changes``
-    compares the detector given with the one chosen.
+    Attributes
+    ----------
+    best, given : Setting
+        The chosen setting, and that of the detector given.
+    entries : tuple of Outcome
+        All that were compared: the chosen setting and those tied with it first, then the best Hits@1 first.
+    changes : tuple of Change
+        The detector given compared with the one chosen.
+    n_trials : int
+        Number of injected faults.
+    rule : str
+        How the setting was chosen, in words.
+
+    Examples
+    --------
+    >>> from culpa.datasets import make_plant
+    >>> plant = make_plant(400, 400)
+    >>> detector = calibrate(plant.normal, chosen=[Setting(3, 1.0, 0.0, "spe")], n_trials=60)
+    >>> detector.calibration_.best in [entry.setting for entry in detector.calibration_.entries]
+    True
     """
 
     best: Setting
@@ -101,6 +119,11 @@ def calibrate(
     chosen : list of `culpa.calibration.Setting`, optional
         Settings to choose from; `culpa.calibration.settings` gives the default, to which the detector's own is added.
     {parameters}
+
+    Returns
+    -------
+    PCADetector or Pipeline
+        A fitted copy with ``calibration_``.
 
     Examples
     --------

@@ -88,6 +88,11 @@ def components_by_detection(
         Numbers of components to compare; by default all, or 40 evenly spaced ones where there are more.
     {parameters}
 
+    Returns
+    -------
+    ComponentsByDetection
+        With the ``best`` number, and those ``tied`` with it.
+
     Examples
     --------
     >>> from culpa.datasets import make_plant

@@ -34,7 +34,26 @@ _LEVEL = 0.95
 
 
 class Setting(NamedTuple):
-    """Parameters of a `PCADetector` that decide how it ranks features."""
+    """Parameters of a `PCADetector` that decide how it ranks features.
+
+    Attributes
+    ----------
+    n_components : int, float or str
+        Of the model, as for `PCADetector`.
+    noise, shrinkage : float
+        Of the model, as for `PCADetector`.
+    statistic : str
+        The score that is explained.
+    game : str
+        Whose Shapley values explain it.
+    ranking : str
+        "shapley", or the criterion that ranks features instead.
+
+    Examples
+    --------
+    >>> Setting(3, 1.0, 0.0, "spe").label
+    'spe, conditional Shapley'
+    """
 
     n_components: int | float | str
     noise: float
@@ -85,7 +104,23 @@ class Verdict(NamedTuple):
 def settings(n_features: int, n_components: int | float | str = 0.95) -> list[Setting]:
     """The settings that `calibrate` compares: scores, games and classical criteria, with several noise levels.
 
-    With shrinkage the model is the whole covariance, which leaves no residual; only the Mahalanobis distance is used then.
+    Parameters
+    ----------
+    n_features
+        Number of features of the detector.
+    n_components
+        As for `PCADetector`.
+
+    Returns
+    -------
+    list of Setting
+        With shrinkage the model is the whole covariance, which leaves no residual; only the Mahalanobis distance is
+        used then.
+
+    Examples
+    --------
+    >>> sorted({setting.statistic for setting in settings(10)})
+    ['combined', 'mahalanobis', 'mse', 'spe', 't2']
     """
     plain = n_components, 1.0, 0.0
     result = [Setting(*plain, "spe", ranking="z-score")]

@@ -111,13 +111,36 @@ def inject(
 ) -> Trials:
     """Inject faults into complete normal rows that the model was not fitted to.
 
-    The ``training`` rows give the spread of the features. Every kind of fault is combined with every number of features
-    equally often, and all rows are used equally often, in random order. Trials without a change, such as a maximum replaced
-    by itself, are left out. Features at the positions ``spared`` stay as they are.
+    Every kind of fault is combined with every number of features equally often, and all rows are used equally often, in
+    random order. Trials without a change, such as a maximum replaced by itself, are left out.
 
-    With ``lags``, ``rows`` are windows of `past_of` (lags) + 1 rows, (n, rows, features), the judged row first. Trials have
-    the features of a detector with these lags, and culprits are columns.
+    Parameters
+    ----------
+    rows
+        Normal rows, (n, features). With ``lags``, windows of `past_of` (lags) + 1 rows, (n, rows, features), the judged row
+        first.
+    training
+        Rows that give the spread of the features.
+    lags
+        Of the detector; trials then have its features, and culprits are columns.
+    kinds
+        Kinds of faults; by default all that this number of lags allows.
+    at_once
+        How many features a fault changes at once.
+    n_trials
+        Number of faults.
+    seed
+        The same seed gives the same faults.
+    spared
+        Positions of features that stay as they are.
 
+    Returns
+    -------
+    Trials
+        Rows with faults, and which of their features are faulty.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
     >>> trials = inject(X[50:], X[:50], kinds=["bias 3 sd"], at_once=[2], n_trials=4)

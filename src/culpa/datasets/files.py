@@ -128,9 +128,6 @@ def load_cars04(data: str | os.PathLike[str] | None = None) -> Dataset:
 
     Examples
     --------
-    >>> import os, pytest
-    >>> if "CULPA_DATA" not in os.environ:
-    ...     pytest.skip("the file is downloaded if CULPA_DATA does not name its folder")
     >>> load_cars04().X.shape
     (428, 11)
     """
@@ -154,9 +151,6 @@ def load_odds(name: str, data: str | os.PathLike[str] | None = None) -> Dataset:
 
     Examples
     --------
-    >>> import os, pytest
-    >>> if "CULPA_DATA" not in os.environ:
-    ...     pytest.skip("the file is downloaded if CULPA_DATA does not name its folder")
     >>> load_odds("ionosphere").X.shape
     (351, 33)
     """

@@ -45,7 +45,20 @@ class Distribution(CopiedInUse, ABC):
 
     @abstractmethod
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
-        """The distribution of the rows shift + scale x."""
+        """The distribution of the rows shift + scale x.
+
+        Parameters
+        ----------
+        shift
+            One number per feature.
+        scale
+            One number per feature, or one for all.
+
+        Returns
+        -------
+        Distribution
+            Of the same kind.
+        """
 
     @cached_property
     def covariance(self) -> Floats:
@@ -67,9 +80,19 @@ class Distribution(CopiedInUse, ABC):
         return np.where(missing, self._average(X, [mode.impute(X) for mode in self.modes]), X) if missing.any() else X
 
     def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
-        """What the other observed features imply each feature should have been, (n, d).
+        """What the other observed features imply each feature should have been.
 
-        ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
+        Parameters
+        ----------
+        X
+            Rows; missing cells are allowed.
+        blocks
+            Groups of features that are left out together; by default each feature is left out alone.
+
+        Returns
+        -------
+        ndarray of shape (rows, features)
+            Conditional means.
         """
         X = self._rows(X)
         result = self.impute(X).copy()
@@ -86,7 +109,20 @@ class Distribution(CopiedInUse, ABC):
         return self._average(X, [mode.reconstruct(X) for mode in self.modes])
 
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
-        """Draw rows, each from a mode drawn at random."""
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows.
+        seed
+            Of the random numbers, or a generator.
+
+        Returns
+        -------
+        ndarray of shape (rows, features)
+            Independent rows.
+        """
         rng = np.random.default_rng(seed)
         which = rng.choice(self.n_modes, size=n_rows, p=self.weights)
         rows = np.empty((n_rows, self.n_features))

@@ -48,22 +48,33 @@ RELATIVE_FLOOR = 1e-12
 class LatentGaussian(Distribution):
     """x = W z + b + noise with Gaussian z and noise: what PPCA and factor analysis know about normal rows.
 
-    With finite ``degrees_of_freedom``, rows have the same mean and covariance, but Student-t tails (`StudentPPCA`).
-    ``reconstruction`` says how a row is rebuilt from its latent variables: "least-squares" (the projection on the
-    principal axes, as PCA does; needs one noise variance for all features) or "posterior" (loadings times posterior
-    mean, as factor analysis does).
+    Attributes
+    ----------
+    mean : ndarray of shape (d,)
+        The offset b.
+    loadings : ndarray of shape (d, p)
+        The matrix W.
+    noise_variance : float, or ndarray of shape (d,)
+        One for all features as in PPCA, or one for each as in factor analysis.
+    reconstruction : str
+        How a row is rebuilt from its latent variables: "least-squares" (the projection on the principal axes, as PCA does;
+        needs one noise variance for all features) or "posterior" (loadings times posterior mean, as factor analysis does).
+    degrees_of_freedom : float
+        If finite, rows have the same mean and covariance, but Student-t tails (`StudentPPCA`).
 
+    References
+    ----------
+    Tipping and Bishop (1999), "Probabilistic principal component analysis". Ding (2016), "On the conditional distribution
+    of the multivariate t distribution".
+
+    Examples
+    --------
     >>> model = LatentGaussian([0.0, 0.0], [[2.0], [1.0]], 0.5)
     >>> model.covariance
     array([[4.5, 2. ],
            [2. , 1.5]])
     >>> model.reconstruct([[1.0, 0.5]])
     array([[1. , 0.5]])
-
-    References
-    ----------
-    Tipping and Bishop (1999), "Probabilistic principal component analysis". Ding (2016), "On the conditional distribution
-    of the multivariate t distribution".
     """
 
     mean: Floats
@@ -114,7 +125,26 @@ class LatentGaussian(Distribution):
         noise_variance: float,
         degrees_of_freedom: float = math.inf,
     ) -> "LatentGaussian":
-        """PPCA from principal axes (p, d), the variances along them, and the variance left over per feature."""
+        """PPCA from principal axes and the variances along them.
+
+        Parameters
+        ----------
+        mean
+            Of shape (d,).
+        components
+            Principal axes, of shape (p, d).
+        variances
+            Along the axes, of shape (p,).
+        noise_variance
+            The variance left over per feature.
+        degrees_of_freedom
+            Of Student-t tails; infinite for Gaussian rows.
+
+        Returns
+        -------
+        LatentGaussian
+            With these axes.
+        """
         components = np.asarray(components, dtype=np.float64)
         variances = np.asarray(variances, dtype=np.float64)
         floor = RELATIVE_FLOOR * (max(variances.max(initial=0.0), noise_variance) or 1.0)
@@ -128,9 +158,23 @@ class LatentGaussian(Distribution):
     def from_covariance(
         cls, covariance: ArrayLike, n_components: int, mean: ArrayLike | None = None, *, noise: float = 1.0
     ) -> "LatentGaussian":
-        """Maximum-likelihood PPCA of a covariance matrix with ``n_components`` latent variables.
+        """Maximum-likelihood PPCA of a covariance matrix.
 
-        ``noise`` multiplies its noise variance: the same axes, but a model that trusts them more or less.
+        Parameters
+        ----------
+        covariance
+            Of shape (d, d).
+        n_components
+            Number of latent variables.
+        mean
+            Of shape (d,); 0 by default.
+        noise
+            Multiplies the noise variance: the same axes, but a model that trusts them more or less.
+
+        Returns
+        -------
+        LatentGaussian
+            With the leading principal axes of the covariance.
         """
         covariance = np.asarray(covariance, dtype=np.float64)
         d = len(covariance)
@@ -153,7 +197,20 @@ class LatentGaussian(Distribution):
         return (self,)
 
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
-        """The distribution of the rows shift + scale x."""
+        """The distribution of the rows shift + scale x.
+
+        Parameters
+        ----------
+        shift
+            One number per feature.
+        scale
+            One number per feature, or one for all.
+
+        Returns
+        -------
+        Distribution
+            Of the same kind.
+        """
         return replace(
             self,
             mean=shift + scale * self.mean,
@@ -223,10 +280,21 @@ class LatentGaussian(Distribution):
         return np.asarray(self.mean + self.latent(X) @ self.decoder.T)
 
     def conditional(self, X: ArrayLike, observed: Sequence[int] | NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Mean (n, d) and covariance (d, d) of whole rows given some of their features.
+        """Mean and covariance of whole rows given some of their features.
 
-        The mean equals the row on the observed features, where the covariance is zero. Student-t rows have this covariance
-        times `spread_factor`.
+        Parameters
+        ----------
+        X
+            Rows.
+        observed
+            Positions of the features that are given.
+
+        Returns
+        -------
+        mean : ndarray of shape (rows, d)
+            Equal to the row on the observed features.
+        covariance : ndarray of shape (d, d)
+            Zero on the observed features. Student-t rows have this covariance times `spread_factor`.
         """
         observed = np.asarray(observed, dtype=np.intp)
         hidden = np.setdiff1d(np.arange(self.n_features), observed)
@@ -261,9 +329,19 @@ class LatentGaussian(Distribution):
         return X
 
     def expected(self, X: ArrayLike, blocks: Sequence[Sequence[int]] | None = None) -> Floats:
-        """What the other observed features imply each feature should have been, (n, d).
+        """What the other observed features imply each feature should have been.
 
-        ``blocks`` are groups of features that are left out together; by default each feature is left out alone.
+        Parameters
+        ----------
+        X
+            Rows; missing cells are allowed.
+        blocks
+            Groups of features that are left out together; by default each feature is left out alone.
+
+        Returns
+        -------
+        ndarray of shape (rows, features)
+            Conditional means.
         """
         return self._expected_cells(self._rows(X), blocks)
 
@@ -272,7 +350,20 @@ class LatentGaussian(Distribution):
         return ExpectedCells(self)
 
     def sample(self, n_rows: int, seed: int | np.random.Generator | None = None) -> Floats:
-        """Draw rows from the model."""
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows.
+        seed
+            Of the random numbers, or a generator.
+
+        Returns
+        -------
+        ndarray of shape (rows, features)
+            Independent rows.
+        """
         rng = np.random.default_rng(seed)
         z = rng.standard_normal((n_rows, self.n_components))
         noise = rng.standard_normal((n_rows, self.n_features)) * np.sqrt(self.noise)

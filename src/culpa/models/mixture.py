@@ -18,8 +18,17 @@ from culpa.models.latent import LatentGaussian
 @entered
 @dataclass(frozen=True, eq=False)
 class LatentMixture(Distribution):
-    """Normal rows in several modes: with probability ``weights[k]`` a row follows ``modes[k]``.
+    """Normal rows in several modes.
 
+    Attributes
+    ----------
+    weights : ndarray of shape (modes,)
+        Probability of each mode.
+    modes : tuple of LatentGaussian
+        The distribution of the rows of each mode.
+
+    Examples
+    --------
     >>> left, right = (LatentGaussian([mean, 0.0], [[1.0], [1.0]], 0.1) for mean in (-5.0, 5.0))
     >>> mixture = LatentMixture([0.5, 0.5], (left, right))
     >>> mixture.responsibilities([[-4.0, 1.0], [0.0, 0.0]]).round(3)
@@ -51,5 +60,18 @@ class LatentMixture(Distribution):
         return np.asarray(self.weights @ np.array([mode.mean for mode in self.modes]))
 
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:
-        """The distribution of the rows shift + scale x."""
+        """The distribution of the rows shift + scale x.
+
+        Parameters
+        ----------
+        shift
+            One number per feature.
+        scale
+            One number per feature, or one for all.
+
+        Returns
+        -------
+        Distribution
+            Of the same kind.
+        """
         return replace(self, modes=tuple(mode.mapped(shift, scale) for mode in self.modes))

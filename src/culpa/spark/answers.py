@@ -17,10 +17,26 @@ _MANY = 100_000  # rows that are worth Spark, so that compiling for them pays
 
 
 def score(df: DataFrame, detector: PCADetector) -> DataFrame:
-    """All columns of a DataFrame, and score, limit, flag (``anomaly``) and p-value of each row.
+    """Score, limit, flag and p-value of each row.
 
-    The p-value is null where the limit is a formula. A detector with operating modes adds the mode. A new column whose name
-    is taken gets an underscore at its end. ``df`` may be a streaming DataFrame.
+    Parameters
+    ----------
+    df
+        Rows; a streaming DataFrame, too.
+    detector
+        A fitted detector.
+
+    Returns
+    -------
+    DataFrame
+        All columns of ``df``, then ``score``, ``limit``, ``anomaly`` and ``p_value``, which is null if the limit is a
+        formula. A detector with operating modes adds the mode. A new column whose name is taken gets an underscore at
+        its end.
+
+    Examples
+    --------
+    >>> culpa.spark.score(df, detector).columns[-4:]  # doctest: +SKIP
+    ['score', 'limit', 'anomaly', 'p_value']
     """
     return _answered(df, detector.fitted, RecordBatchScorer)
 
@@ -28,9 +44,28 @@ def score(df: DataFrame, detector: PCADetector) -> DataFrame:
 def explain(df: DataFrame, detector: PCADetector, top: int | None = None, *, flagged_only: bool = False) -> DataFrame:
     """Whose fault it is: the Shapley value of each feature or group, for every row or for flagged rows.
 
-    The answer has the columns of the DataFrame that are not features, then score, limit, flag, and a column of Shapley
-    values for each feature. With ``top``, it has a line for each of that many worst culprits of a row instead. ``df``
-    may be a streaming DataFrame. The explainer is compiled here, if it can be, and not by each process.
+    The explainer is compiled here, if it can be, and not by each process.
+
+    Parameters
+    ----------
+    df
+        Rows; a streaming DataFrame, too.
+    detector
+        A fitted detector.
+    top
+        Write a line for each of that many worst culprits of a row, instead of a column of values for each feature.
+    flagged_only
+        Explain flagged rows only.
+
+    Returns
+    -------
+    DataFrame
+        The columns of ``df`` that are not features, then score, limit, flag, and Shapley values or culprits.
+
+    Examples
+    --------
+    >>> culpa.spark.explain(df, detector, top=1).columns[-7:-4]  # doctest: +SKIP
+    ['feature', 'share', 'rank']
     """
     fitted = detector.fitted
     explainer = fitted.explainer()

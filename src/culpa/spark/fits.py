@@ -24,16 +24,37 @@ def fit(
     complete_only: bool = False,
     **detector_options: Any,
 ) -> PCADetector:
-    """Fit a `PCADetector` to columns of a DataFrame, by default to all columns of numbers.
+    """Fit a `PCADetector` to columns of a DataFrame.
 
-    Limits come from blocks of rows, each scored by the model of the others. ``order`` names a column of times or numbers:
-    the blocks are then consecutive, and the detector is that of `PCADetector.fit` on the sorted rows, to rounding, as
-    long as Spark finds the ends of the blocks exactly (up to about 100,000 rows). Name it if rows resemble the rows before
-    them. Without ``order``, the row's own numbers decide which block it is in, by a hash.
+    Limits come from blocks of rows, each scored by the model of the others. The DataFrame is read twice, and ``order``
+    alone twice more, so cache it if it is expensive to compute.
 
-    Rows with missing cells are an error, unless ``complete_only`` leaves them out. Options that need all rows in one
-    process are refused: ``model``, ``modes``, ``robust``, ``trim``, ``contamination``, ``limit="conformal"``, ``lags`` and
-    ``smooth``. The DataFrame is read twice, and ``order`` alone twice more, so cache it if it is expensive to compute.
+    Parameters
+    ----------
+    df
+        Normal rows.
+    columns
+        The features; by default all columns of numbers.
+    order
+        A column of times or numbers: the blocks are then consecutive, and the detector is that of `PCADetector.fit` on
+        the sorted rows, to rounding, as long as Spark finds the ends of the blocks exactly (up to about 100,000 rows).
+        Name it if rows resemble the rows before them. Without it, the row's own numbers decide which block it is in, by
+        a hash.
+    complete_only
+        Leave out rows with missing cells, which are an error otherwise.
+    detector_options
+        Parameters of `PCADetector`. Those that need all rows in one process are refused: ``model``, ``modes``, ``robust``,
+        ``trim``, ``contamination``, ``limit="conformal"``, ``lags`` and ``smooth``.
+
+    Returns
+    -------
+    PCADetector
+        A fitted one.
+
+    Examples
+    --------
+    >>> culpa.spark.fit(df, columns, order="time").limit_ > 0  # doctest: +SKIP
+    True
     """
     frames.require_pyspark()
     names = frames.feature_names(df, columns, order)
@@ -47,6 +68,23 @@ def calibrate(df: DataFrame, detector: PCADetector) -> PCADetector:
     """A copy of a detector with a conformal limit from normal rows that it was not fitted to.
 
     Its limit is that of `PCADetector.calibrate_limit`. Of more than 200,000 rows, it uses about so many.
+
+    Parameters
+    ----------
+    df
+        Normal rows.
+    detector
+        A fitted detector.
+
+    Returns
+    -------
+    PCADetector
+        The copy.
+
+    Examples
+    --------
+    >>> culpa.spark.calibrate(df, detector).limit_kind_  # doctest: +SKIP
+    'conformal'
     """
     frames.require_pyspark()
     fitted = detector.fitted

@@ -27,11 +27,32 @@ def incidents(
     false_incidents: str | None = None,
     baseline: int = 0,
 ) -> DataFrame:
-    """Incidents of each machine: what `PCADetector.incidents` says of its rows in the order of ``time``, one line each.
+    """Incidents of each machine: what `PCADetector.incidents` says of its rows in the order of time.
 
-    ``by`` names the columns that tell machines apart. Without it, all rows are of one machine and go through one process.
-    The columns are those of ``culpa incidents``, after the columns ``by``. Detectors with lags and smoothing are welcome
-    here.
+    Detectors with lags and smoothing are welcome here.
+
+    Parameters
+    ----------
+    df
+        Rows of all machines.
+    detector
+        A fitted detector.
+    time
+        The column of times.
+    by
+        Names of the columns that tell machines apart. Without it, all rows are of one machine and go through one process.
+    gap, min_length, false_incidents, baseline
+        As for `PCADetector.incidents`.
+
+    Returns
+    -------
+    DataFrame
+        One line per incident, with the columns of ``culpa incidents`` after the columns ``by``.
+
+    Examples
+    --------
+    >>> culpa.spark.incidents(df, detector, time="time", by="machine").columns[0]  # doctest: +SKIP
+    'machine'
     """
     frames.require_pyspark()
     keys, features = frames.key_names(df, by), detector.fitted.columns.inputs
@@ -54,9 +75,30 @@ def fit_many(
 ) -> DataFrame:
     """One detector per machine: that of `PCADetector.fit` on its rows, which a process holds in memory for one machine.
 
-    The answer has the columns ``by``, the model file (``model``), the number of rows, the limit, and an error where a
-    machine has no model, for example because it has too few rows. ``time`` orders the rows. `score_many` scores by these
-    models, and `culpa.io.model_file.detector_from_bytes` reads one of them.
+    Parameters
+    ----------
+    df
+        Normal rows of all machines.
+    by
+        Names of the columns that tell machines apart.
+    columns
+        The features; by default all columns of numbers.
+    time
+        The column that orders the rows.
+    detector_options
+        Parameters of `PCADetector`.
+
+    Returns
+    -------
+    DataFrame
+        The columns ``by``, the model file (``model``), the number of rows, the limit, and an error where a machine has no
+        model, for example because it has too few rows. `score_many` scores by these models, and
+        `culpa.io.model_file.detector_from_bytes` reads one of them.
+
+    Examples
+    --------
+    >>> culpa.spark.fit_many(df, by="machine", columns=columns).columns  # doctest: +SKIP
+    ['machine', 'model', 'rows', 'limit', 'error']
     """
     frames.require_pyspark()
     keys = frames.key_names(df, by)
@@ -71,10 +113,27 @@ def fit_many(
 
 
 def score_many(df: DataFrame, models: DataFrame, by: str | Sequence[str]) -> DataFrame:
-    """All columns of a DataFrame, and score, limit, flag and p-value of each row by the model of its machine.
+    """Score, limit, flag and p-value of each row by the model of its machine.
 
-    ``models`` is what `fit_many` returned, or has at least the columns ``by`` and ``model``. Write it to a table first, or
-    every action fits again. Rows of machines without a model have null scores.
+    Parameters
+    ----------
+    df
+        Rows of all machines.
+    models
+        What `fit_many` returned, or a DataFrame with at least the columns ``by`` and ``model``. Write it to a table
+        first, or every action fits again.
+    by
+        Names of the columns that tell machines apart.
+
+    Returns
+    -------
+    DataFrame
+        All columns of ``df`` and the new ones. Rows of machines without a model have null scores.
+
+    Examples
+    --------
+    >>> culpa.spark.score_many(df, models, by="machine").columns[-4:]  # doctest: +SKIP
+    ['score', 'limit', 'anomaly', 'p_value']
     """
     from pyspark.sql import functions as F
 
