@@ -152,7 +152,7 @@ def test_report(new, detector, tmp_path):
     report = detector.report(new, gap=3)
     page = report.to_html()
     assert "operating in mode" in page
-    assert "operating modes" in page
+    assert "% of the rows, " in page  # of each mode
     assert json.loads(report.to_json())["model"]["n_components"] == detector.fitted.n_components
 
 
