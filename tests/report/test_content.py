@@ -155,17 +155,17 @@ def test_sampled_values_have_error_bars():
 )
 def test_marks_stand_for_every_flagged_row(severity, limit, most):
     flagged = severity > limit
-    marked = marks(flagged, severity, most)
-    assert marked.counts.sum() == flagged.sum()
-    assert flagged[marked.rows].all()
-    assert (np.diff(marked.rows) > 0).all()
+    rows, counts = marks(flagged, severity, most)
+    assert counts.sum() == flagged.sum()
+    assert flagged[rows].all()
+    assert (np.diff(rows) > 0).all()
     if flagged.sum() <= most:
-        assert marked.rows.tolist() == np.flatnonzero(flagged).tolist()
+        assert rows.tolist() == np.flatnonzero(flagged).tolist()
     else:
-        assert len(marked.rows) <= most
+        assert len(rows) <= most
     width = -(-len(flagged) // most) if flagged.sum() > most else 1
     for row in np.flatnonzero(flagged):  # everybody's mark is close by, and not for a lesser one
-        near = marked.rows[np.abs(marked.rows - row) < width]
+        near = rows[np.abs(rows - row) < width]
         assert (severity[near] >= severity[row]).any()
 
 

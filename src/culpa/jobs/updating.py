@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
+from culpa._core.types import Floats
 from culpa.detecting.detector import PCADetector
 from culpa.detecting.pieces import all_or_nothing, blocks_so_far, learn_features
 from culpa.fitted import FittedDetector
@@ -71,7 +72,7 @@ def _learn(
             "rows. Fit it to complete rows with 'culpa fit --complete-only', or fit a new model to all rows."
         )
     rows, left_out = 0, 0
-    waiting = np.empty((0, (fitted.columns.lags + 1) * len(fitted.columns.inputs)))
+    waiting: list[Floats] = []
     before, names = blocks_so_far(detector), fitted.columns.inputs
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
     following = with_past(source, fitted.columns.lags, fitted.columns.step)
@@ -85,15 +86,16 @@ def _learn(
                 )
             kept = X[complete]
             rows, left_out = rows + len(kept), left_out + len(X) - len(kept)
-            waiting = np.concatenate([waiting, kept])
-            while len(waiting) >= _TOGETHER:
-                learn_features(detector, waiting[:_TOGETHER], forget)
-                waiting = waiting[_TOGETHER:]
+            waiting.append(kept)
+            while sum(map(len, waiting)) >= _TOGETHER:
+                held = np.concatenate(waiting)
+                learn_features(detector, held[:_TOGETHER], forget)
+                waiting = [held[_TOGETHER:]]
             codes.add(places[complete], kept[:, : len(names)])
             if gatherer is not None:
                 gatherer.add(kept)
-        if len(waiting):
-            learn_features(detector, waiting, forget)
+        if sum(map(len, waiting)):
+            learn_features(detector, np.concatenate(waiting), forget)
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
     drift = None if gatherer is None or not gatherer.enough else gatherer.finish()

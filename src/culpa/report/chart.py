@@ -1,7 +1,7 @@
 """The control charts of a report."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,13 @@ def charts(
     The detector's own statistic comes first; ``alarm`` is the limit above which a point is marked. ``x`` is ``None`` where
     rows lie at their positions, ``label`` where the label is ``x``. ``word`` stands before a label.
     """
-    marked = marks(chart.flagged, chart.own_statistic.values, caps.marks)
+    marked, n_marked = marks(chart.flagged, chart.own_statistic.values, caps.marks)
     keep = np.zeros(len(chart.flagged), dtype=bool)
-    keep[marked.rows] = True
+    keep[marked] = True
     kept = [thin(statistic.values, keep, caps.points) for statistic in chart.statistics]
     rows = np.unique(np.concatenate(kept))
     counts = np.zeros(len(rows), dtype=np.intp)
-    counts[np.searchsorted(rows, marked.rows)] = marked.counts
+    counts[np.searchsorted(rows, marked)] = n_marked
     labels = Labels(chart.axis)
     spans = [chart.axis.span(one.first, one.last) for one in worst(listed, _SHADES)]
     everything = limits(fitted, chart.statistics)
@@ -61,26 +61,21 @@ def charts(
     }
 
 
-class Marks(NamedTuple):
-    """Rows that carry a mark, in order, and how many flagged rows each mark stands for."""
+def marks(flagged: NDArray[np.bool_], severity: Floats, most: int) -> tuple[Positions, Positions]:
+    """Rows that carry a mark, in order, and how many flagged rows each mark stands for.
 
-    rows: Positions
-    counts: Positions
-
-
-def marks(flagged: NDArray[np.bool_], severity: Floats, most: int) -> Marks:
-    """A mark for every flagged row; with more than ``most`` of them, neighbours share one, drawn at the worst.
+    Every flagged row has one; with more than ``most`` of them, neighbours share one, drawn at the worst.
 
     Neighbours are rows in the same stretch, of which there are ``most`` over the whole table.
 
     >>> severity = np.array([9.0, 1.0, 8.0, 9.5, 1.0, 7.0])
     >>> marks(severity > 5, severity, most=3)
-    Marks(rows=array([0, 3, 5]), counts=array([1, 2, 1]))
+    (array([0, 3, 5]), array([1, 2, 1]))
     """
     rows = np.flatnonzero(flagged)
     if len(rows) <= most:
-        return Marks(rows, np.ones(len(rows), dtype=np.intp))
+        return rows, np.ones(len(rows), dtype=np.intp)
     stretch = rows // -(-len(flagged) // most)
     worst_first = np.lexsort((-severity[rows], stretch))
     _, first, counts = np.unique(stretch[worst_first], return_index=True, return_counts=True)
-    return Marks(rows[worst_first][first], counts)
+    return rows[worst_first][first], counts
