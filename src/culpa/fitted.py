@@ -90,6 +90,7 @@ class FittedDetector:
     # of normal rows that came in order
     signals: NormalSignals | None = field(default=None, repr=False)  # columns by themselves
     consistency: Consistency | None = field(default=None, repr=False)  # how well the columns of stretches agree
+    usual_errors: Floats | None = field(default=None, repr=False)  # of features given the others, over the model's
     recent: Recent | None = field(default=None, repr=False)  # levels of the features after the last row
     normal_excess: NormalExcess | None = field(default=None, repr=False)  # how flagged rows are grouped
     over_time: OverTime = field(default=OverTime(), repr=False)  # what the order of the training rows shows

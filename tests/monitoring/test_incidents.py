@@ -85,7 +85,7 @@ def test_numbers_of_an_incident_are_those_of_its_rows(detector, new):
 
 
 def test_spread_of_the_expected_value_is_the_conditional_one(detector, new, plant):
-    """By the textbook formula, for several features that are fixed jointly."""
+    """By the textbook formula, for several features that are fixed jointly, times what held-out rows need."""
     incident = detector.incidents(new, gap=3)[-1]
     names = [culprit.feature for culprit in incident.onset.culprits]
     assert len(names) > 1
@@ -95,7 +95,7 @@ def test_spread_of_the_expected_value_is_the_conditional_one(detector, new, plan
     left = C[np.ix_(block, block)] - C[np.ix_(block, rest)] @ np.linalg.solve(
         C[np.ix_(rest, rest)], C[np.ix_(rest, block)]
     )
-    sd = np.sqrt(np.diag(left)) * detector.scale_[block]
+    sd = np.sqrt(np.diag(left)) * detector.scale_[block] * detector.fitted.usual_errors[block]
     assert [culprit.expected_sd for culprit in incident.onset.culprits] == pytest.approx(sd.tolist())
 
 
@@ -384,12 +384,12 @@ class TestSentences:
         found = detector.incidents(new.set_index(minutes(400)), gap=3, units={"flow_reflux": "m3/h"})
         assert found[1].sentence == (
             "flow_reflux stood out first, at 10:50, and at 10:53 read 58.30 m3/h where the other features imply "
-            "45.89 ± 0.48 (26 sd). It accounts for 61% of the error. It stayed off. Over since 11:19. "
+            "45.89 ± 0.52 (24 sd). It accounts for 61% of the error. It stayed off. Over since 11:19. "
             "Check this feature and its wiring: without it, the other features are normal. "
             "It was worst at 11:10, 38.3 times the limit, when 1 of 12 features was far outside its training range."
         )
         assert found[0].sentence == (
-            "At 10:31, flow_reflux read 43.85 m3/h where the other features imply 45.60 ± 0.48 (3.7 sd). "
+            "At 10:31, flow_reflux read 43.85 m3/h where the other features imply 45.60 ± 0.52 (3.4 sd). "
             "Check this feature and its wiring: without it, the other features are normal."
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import Floats
 from culpa.fitted import FittedDetector
+from culpa.fitting.errors import usual_errors
 from culpa.fitting.later import Thinned, alike, spacing_of, with_later_rows
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, gross_distance, standardiser
@@ -71,12 +72,14 @@ class TrainingRows:
         pieces = [_joined(parts) for parts in self._pieces.values()]
         with one_blas_thread():
             last = standardiser(fitted.model)(_joined(self._last))[-SETTLED:]
+            thinned = Thinned(_joined(self._thinned), self._spacing)
             over_time = OverTime(alike(_centred(fitted.model, np.concatenate([piece.rows for piece in pieces]))))
             if recipe is not None:
-                over_time = with_later_rows(over_time, fitted, Thinned(_joined(self._thinned), self._spacing), recipe)
+                over_time = with_later_rows(over_time, fitted, thinned, recipe)
             return replace(
                 fitted,
                 over_time=over_time,
+                usual_errors=_errors(fitted.model, thinned),
                 signals=self._signals.finish(),
                 consistency=consistency_of(fitted.model, pieces),
                 recent=levels_after(Recent.none(last.shape[1]), last, fitted),
@@ -97,6 +100,12 @@ def levels_after(recent: Recent, Z: Floats, fitted: FittedDetector) -> Recent:
 
 def _joined(parts: list[InOrder]) -> InOrder:
     return InOrder(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _errors(model: FittedModel, rows: Thinned) -> Floats | None:
+    if rows.spacing > 1 and model.columns.smooth is not None:
+        return None  # averages need every row
+    return usual_errors(model, standardiser(model)(rows.table))
 
 
 def _centred(model: FittedModel, X: Floats) -> Floats:

@@ -95,7 +95,11 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
     excess = fitted.normal_excess or updated.normal_excess
     return replace(
-        updated, consistency=fitted.consistency or updated.consistency, normal_excess=excess, over_time=fitted.over_time
+        updated,
+        consistency=fitted.consistency or updated.consistency,
+        normal_excess=excess,
+        over_time=fitted.over_time,
+        usual_errors=updated.usual_errors if fitted.usual_errors is None else fitted.usual_errors,
     )
 
 

@@ -7,7 +7,7 @@
 | modes.* | a model with several: loadings with zeros beyond a mode's number of components, units of scores by name |
 | context.*, margins.* | of given features, and of a copula |
 | limits.NAME.* | the largest scores of normal rows, and the block of each |
-| range.*, signals, recent.*, consistency.*, excess | what normal rows showed of features, columns and stretches |
+| range.*, signals, recent.*, consistency.*, excess, errors | what normal rows showed of features, columns and stretches |
 | time.* | how alike successive training rows are, and stretches of them, judged by fits to the rows before them |
 | blocks.*, gathered.* | moments of blocks of training rows, and what `partial_fit` goes on from |
 | components | held-out likelihood by number of components |
@@ -117,6 +117,7 @@ _SPECS = {
     "range.rows": _Spec("3", _TINY),
     "signals": _Spec(f"{N_FIELDS} n", 0, from_=2),
     "excess": _Spec(f"{excess.N_FIELDS}", _TINY),
+    "errors": _Spec("d", _TINY),
     "recent.levels": _Spec("4 d", 0, from_=2),
     "recent.rows": _Spec("1", 0),
     "consistency.columns": _Spec(f"3 {len(LENGTHS)} c", 0),
@@ -137,7 +138,18 @@ _SPECS = {
     "forms.coordinates": _Spec("side side"),
 }
 # whole parts
-_OPTIONAL = ("signals", "excess", "recent", "consistency", "time", "blocks", "gathered", "components", "forms")
+_OPTIONAL = (
+    "signals",
+    "excess",
+    "errors",
+    "recent",
+    "consistency",
+    "time",
+    "blocks",
+    "gathered",
+    "components",
+    "forms",
+)
 _MAY_LACK = ("forms.coordinates", *(f"modes.units.{name}" for name in QUADRATIC_NAMES))
 
 

@@ -73,6 +73,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         arrays["signals"] = fitted.signals.to_array()
     if fitted.normal_excess is not None:
         arrays["excess"] = fitted.normal_excess.to_array()
+    if fitted.usual_errors is not None:
+        arrays["errors"] = fitted.usual_errors
     if fitted.components is not None:
         arrays["components"] = fitted.components.log_likelihood
     for name, field in _TABLE_FIELDS.items():
@@ -162,6 +164,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         limit_source=header["limits"]["source"],
         components=choice,
         signals=NormalSignals.from_array(arrays["signals"]) if "signals" in arrays else None,
+        usual_errors=arrays.get("errors"),
         normal_excess=NormalExcess.from_array(arrays["excess"]) if "excess" in arrays else None,
         mode_ranges=tuple(NormalRange.from_arrays(dict(zip(_RANGE, each, strict=True))) for each in ranges),
         **{field: _table(arrays, header, name, columns) for name, field in _TABLE_FIELDS.items()},

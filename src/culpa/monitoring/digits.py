@@ -113,9 +113,10 @@ def decimals_of_columns(fitted: FittedDetector, columns: Columns) -> tuple[int, 
     of_modes = []
     for mode in range(fitted.n_modes or 1):
         model = fitted.in_mode(mode).model
-        left = np.sqrt(_variances_given_others(model.gaussian))
+        wider = inflation if fitted.usual_errors is None else fitted.usual_errors
+        left = wider * np.sqrt(_variances_given_others(model.gaussian))
         fine, coarse = (
-            columns.decode(model.to_user_units(np.outer([-inflation, inflation], sd))) for sd in (left, model.spread)
+            columns.decode(model.to_user_units(np.outer([-1.0, 1.0], sd))) for sd in (left, inflation * model.spread)
         )
         of_modes.append([_of_column(*pair) for pair in zip(_halves(fine), _halves(coarse), strict=True)])
     return tuple(max(column) for column in zip(*of_modes, strict=True))

@@ -100,6 +100,7 @@ class Judge:
         self._root, self.precision = self._distance.root, self._distance.matrix
         self._faults = FaultEvidence(self.precision, self._sd)
         self._inflation = np.sqrt(fitted.normal_range.inflation)  # of standard deviations
+        self._wider = self._inflation if fitted.usual_errors is None else fitted.usual_errors  # given others
 
     def onset(self, draft: Draft) -> Onset:
         """The first rows: a few features that explain them, or those that moved, against what is normal."""
@@ -207,7 +208,8 @@ class Judge:
         others = snapshot.standard.copy()
         others[block] = np.nan
         wider = np.sqrt(self._gaussian.spread_factor(others[None])[0])
-        expected[block], sd[block] = mean[0, block], self._inflation * wider * np.sqrt(np.diag(covariance)[block])
+        expected[block] = mean[0, block]
+        sd[block] = (self._wider * wider * np.sqrt(np.diag(covariance)))[block]
         return self._culprit(
             snapshot,
             player,
