@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from culpa._core.choices import one_of
 from culpa.cli import console, options
@@ -22,24 +20,17 @@ _WRITE = {"csv": {"header": "true"}}
 class EngineOptions:
     """What runs the job."""
 
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="'spark' for tables that Spark reads, such as folders of Parquet files; the output is a folder.",
-            rich_help_panel=ENGINE,
-        ),
-    ] = "culpa"
-    master: Annotated[
-        str, typer.Option(help="Spark: the cluster, such as 'yarn' or 'sc://host' for Connect.", rich_help_panel=ENGINE)
-    ] = "local[*]"
-    spark_format: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark: format of the table, such as 'delta'.",
-            show_default="file extension, or parquet",
-            rich_help_panel=ENGINE,
-        ),
-    ] = None
+    engine: str = options.option(
+        "'spark' for tables that Spark reads, such as folders of Parquet files; the output is a folder.",
+        default="culpa",
+        panel=ENGINE,
+    )
+    master: str = options.option(
+        "Spark: the cluster, such as 'yarn' or 'sc://host' for Connect.", default="local[*]", panel=ENGINE
+    )
+    spark_format: str | None = options.option(
+        "Spark: format of the table, such as 'delta'.", shown="file extension, or parquet", panel=ENGINE
+    )
 
     def __post_init__(self) -> None:
         one_of(self.engine, ("culpa", "spark"), "--engine")

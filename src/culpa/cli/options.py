@@ -64,7 +64,7 @@ Id = Annotated[
 ]
 
 
-def _option(
+def option(
     help: str, *names: str, default: Any = None, shown: str | None = None, panel: str | None = None, **more: Any
 ) -> Any:
     """A field of a block that is an option. ``shown`` is what help says about its default, if that is ``None``."""
@@ -72,7 +72,7 @@ def _option(
     return field(default=default, metadata={OPTION: option})
 
 
-_columns = partial(_option, panel=COLUMNS)
+_columns = partial(option, panel=COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class ReadingOptions(Options):
     """How to read a table; a model file remembers most of it."""
 
     described: ClassVar = Described(READING, panel=READING_PANEL)
-    no_header: bool = _option(
+    no_header: bool = option(
         "CSV, Excel: there is no header; columns are called c1, c2, ...",
         "--no-header",
         default=False,
@@ -171,7 +171,7 @@ class NewRowsOptions(TableOptions):
     """New rows, and the model that judges them."""
 
     model: Model
-    fail_on_anomaly: bool = _option(
+    fail_on_anomaly: bool = option(
         f"Exit with code {FOUND} if there is an anomaly.", "--fail-on-anomaly", default=False
     )
     quiet: Quiet = False
@@ -234,14 +234,14 @@ class PeriodsOptions(ReadingOptions):
 class OutputOptions:
     """Where a table of results is written."""
 
-    output: str = _option("File to write; '-' for standard output.", "--output", "-o", default="-")
-    format: str | None = _option(
+    output: str = option("File to write; '-' for standard output.", "--output", "-o", default="-")
+    format: str | None = option(
         f"Override the file extension of the output: {_FORMATS}.",
         "--format",
         shown="file extension",
         autocompletion=lambda: list(TABLE_FORMATS),
     )
-    escape_formulas: bool = _option(
+    escape_formulas: bool = option(
         "CSV: put an apostrophe before texts that a spreadsheet would take for formulas.",
         "--escape-formulas",
         default=False,
@@ -279,16 +279,16 @@ class OutputOptions:
 class IncidentOptions:
     """How flagged rows are grouped into incidents."""
 
-    gap: str | None = _option(
+    gap: str | None = option(
         "Your own grouping: maximum gap between flagged rows of one incident, a number of rows or a time span such as "
         "'5min'.",
         default=None,
     )
-    min_length: int | None = _option("Your own grouping: minimum number of flagged rows.", default=None, min=1)
-    false_incidents: str | None = _option(
+    min_length: int | None = option("Your own grouping: minimum number of flagged rows.", default=None, min=1)
+    false_incidents: str | None = option(
         "How many false incidents you accept, such as '1 per week' or '1 per 1,000 rows'.", default=None
     )
-    baseline: int = _option(
+    baseline: int = option(
         "Measure movements from the mean of this many normal rows before the incident; 0 for the mean of the "
         "training rows.",
         default=0,
