@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from culpa._core.words import cut
@@ -86,10 +85,8 @@ def place(x: Any) -> Label:
 
 
 def _plain(label: Any, *, daily: bool = True) -> Label:
-    if isinstance(label, np.datetime64):
+    if isinstance(label, (np.datetime64, np.timedelta64)):
         return row_label(label, daily=daily)
-    if isinstance(label, np.timedelta64):
-        return str(pd.Timedelta(label)).removeprefix("0 days ")
     if isinstance(label, np.generic):
         label = label.item()
     return label if isinstance(label, (int, float)) and label == label else cut(str(label), LONGEST_LABEL)
