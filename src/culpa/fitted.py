@@ -111,7 +111,7 @@ class FittedDetector:
 
     @property
     def columns(self) -> Columns:
-        """The user's columns."""
+        """The user's columns, and how features are made of them."""
         return self.model.columns
 
     @property

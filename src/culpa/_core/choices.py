@@ -71,7 +71,7 @@ def parts_of(parts: Parts) -> tuple[PartName, ...]:
 
 
 def unknown(value: object, allowed: Iterable[str], argument: str) -> NoReturn:
-    """The error of `one_of`."""
+    """Raise the error that `one_of` raises, with the nearest name that is allowed."""
     allowed = list(allowed)
     raise ValueError(
         f"unknown {argument} {short(value)}: choose one of {', '.join(map(repr, allowed))}{suggestion(value, allowed)}"

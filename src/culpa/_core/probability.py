@@ -22,7 +22,7 @@ class norm:
 
     @staticmethod
     def pdf(x: Any) -> Any:
-        """Density."""
+        """Density of the standard normal distribution."""
         return np.exp(-np.square(x) / 2) / np.sqrt(2 * np.pi)
 
 
@@ -31,7 +31,7 @@ class t:
 
     @staticmethod
     def ppf(q: Any, df: Any) -> Any:
-        """Quantile."""
+        """Quantile, below which lies a share q of the distribution."""
         return special.stdtrit(df, q)
 
     @staticmethod

@@ -31,7 +31,7 @@ Chosen = tuple["PCADetector", str, Callable[[int], list[str]]]
 
 
 class Choice(StrEnum):
-    """What to choose."""
+    """Which part of the detector to choose: the setting or the number of components."""
 
     settings = "settings"
     components = "components"

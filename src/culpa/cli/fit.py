@@ -106,7 +106,7 @@ def _summary(detector: "PCADetector", output: Path, source: "TimedTable | None" 
 
 
 def _components(detector: "PCADetector") -> str:
-    """What explains the variance."""
+    """How many components, or modes, explain the variance, with the verb."""
     fitted = detector.fitted
     if fitted.n_modes is None:
         return f"{console.count(fitted.n_components, 'component')} explain{'s' * (fitted.n_components == 1)}"

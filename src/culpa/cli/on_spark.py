@@ -18,7 +18,7 @@ _WRITE = {"csv": {"header": "true"}}
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What runs the job."""
+    """Options that say where a job runs: in this process or on Spark."""
 
     engine: str = options.option(
         "'spark' for tables that Spark reads, such as folders of Parquet files; the output is a folder.",

@@ -125,13 +125,13 @@ class TableOptions(ReadingOptions):
     ]
 
     def inputs(self) -> list[Path | None]:
-        """The tables, too."""
+        """All files that the command reads, which an output must not replace."""
         from culpa.io.tables.formats import expand
 
         return [*super().inputs(), *expand(self.table)]
 
     def open(self, fitted: "FittedDetector | None" = None) -> "TimedTable":
-        """The table."""
+        """Open the table for reading."""
         return self.open_tables(self.table, fitted)
 
 
@@ -177,7 +177,7 @@ class NewRowsOptions(TableOptions):
     quiet: Quiet = False
 
     def inputs(self) -> list[Path | None]:
-        """The model file, too."""
+        """All files that the command reads, which an output must not replace."""
         return [*super().inputs(), self.model]
 
     def detector(self) -> "FittedDetector":

@@ -160,7 +160,7 @@ def _texts(section: str, keys: Mapping[str, tuple[str, ...]]) -> Reader:
 
 
 def _paths(key: str, commands: tuple[str, ...]) -> Reader:
-    """A key with tables."""
+    """A key of the project file that names tables; paths are relative to the file."""
     return lambda value, found, folder: _set(
         found, commands, "table", [_in_folder(item, folder) for item in _list(value, f"'{key}'")]
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Part(StrEnum):
-    """What can be reproduced."""
+    """A part of the paper that the command computes anew."""
 
     table1 = "table1"
     table2 = "table2"

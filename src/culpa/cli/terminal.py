@@ -111,7 +111,7 @@ class Screen:
         self._blames = False
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Print some rows."""
+        """Print some rows of the table."""
         cells = {name: _as_list(column) for name, column in columns.items()}
         labels = {name: cells.pop(name) for name in self.labels}
         cells = {name.rstrip("_"): column for name, column in cells.items()}  # labels may have taken their names

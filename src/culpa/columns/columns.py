@@ -88,7 +88,7 @@ class Arrange:
     past: Remembers | None = None
 
     def __call__(self, X: Floats, missing: Floats | None = None) -> Arranged:
-        """The next rows."""
+        """Arrange the next rows of the table."""
         return self.arranged(X, missing)
 
 
@@ -121,7 +121,7 @@ class Columns(ABC):
 
     @abstractmethod
     def read(self, X: Any) -> Reading:
-        """The user's table, checked."""
+        """Check the user's table and make features of its columns."""
 
     @abstractmethod
     def decode(self, features: Floats) -> Cells:
@@ -165,24 +165,24 @@ class Columns(ABC):
 
 
 class Plain(Columns):
-    """Columns that are features."""
+    """Columns that are features themselves, one each."""
 
     def __init__(self, names: tuple[str, ...] | None, n_features: int) -> None:
         one_each = tuple((i,) for i in range(n_features))
         super().__init__(names or default_names(n_features), one_each, known=names is not None)
 
     def read(self, X: Any) -> Reading:
-        """Any table of numbers."""
+        """Check any table of numbers; its cells are the features."""
         table = read_table(X, min_rows=0)
         check_width(table, len(self.names), self.known_names)
         return Reading.of(table)
 
     def stream(self) -> Arrange:
-        """Nothing to remember."""
+        """A function that arranges the next rows; no row depends on earlier ones."""
         return Arrange(lambda X, missing: Arranged(X, X))
 
     def decode(self, features: Floats) -> Cells:
-        """Nothing to undo."""
+        """The features are the cells."""
         return features
 
 

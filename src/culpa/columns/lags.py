@@ -165,7 +165,7 @@ class Lagged(Columns):
         return Arrange(arrange, smoother)
 
     def decode(self, features: Floats) -> Floats:
-        """Present values."""
+        """The cells of the present row, without its past values."""
         return features[:, : len(self.names)]
 
     def show(self, features: Floats, reading: Reading) -> Floats:

@@ -85,7 +85,7 @@ class PipelineDetector(CopiedInUse, WatchesRows):
 
     @property
     def detector(self) -> PCADetector:
-        """The last step."""
+        """The last step of the Pipeline."""
         detector: PCADetector = self.pipeline[-1]
         return detector
 

@@ -95,7 +95,7 @@ def _tie_in_words(group: SuggestedGroup, names: list[str]) -> str:
 
 
 def unfinished(model: Estimator) -> list[str]:
-    """What fitting warned of."""
+    """Sentences about steps of the fit that did not converge."""
     if model.converged_:
         return []
     return [

@@ -42,7 +42,7 @@ class TrainingRows:
         self._thinned: list[InOrder] = []
 
     def add(self, table: InOrder) -> "TrainingRows":
-        """The next rows."""
+        """Take the next training rows into account."""
         X, missing = table.rows, np.zeros(len(table.rows)) if table.missing is None else table.missing
         self._signals.add(X[:, : self._n_columns])
         self._last = [*self._last, InOrder(X[-SETTLED:].copy(), missing[-SETTLED:])]

@@ -184,7 +184,7 @@ class _Seen(NamedTuple):
 
 
 def _seen(was: Sequence[Judge], now: Sequence[Judge], update: Update) -> dict[str, _Seen]:
-    """By statistic."""
+    """Held-out scores so far, by name of the statistic."""
     before, after, total = update.before.blocks, update.after, update.after.blocks.total
     new = [now[k] for k in after.before.tolist()]
     spreads = {judge: judge.spreads(total) for judge in (*was, *new)}

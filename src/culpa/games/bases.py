@@ -16,12 +16,12 @@ class Scored(Protocol):
     """Any score; see `culpa.scores.Score`."""
 
     def __call__(self, X: Floats) -> Floats:
-        """Score of each row."""
+        """Score of each row, (n,)."""
         ...
 
     @property
     def distribution(self) -> Expecting:
-        """Of normal rows."""
+        """Distribution of standardised normal rows."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Quadratic(Scored, Protocol):
 
     @property
     def gaussian(self) -> LatentGaussian:
-        """Of centred normal rows."""
+        """Gaussian distribution of centred normal rows."""
         ...
 
     @property
@@ -55,16 +55,16 @@ class Quadratic(Scored, Protocol):
 
     @property
     def matrix(self) -> Floats:
-        """A, (d, d)."""
+        """The matrix A of the score, (d, d)."""
         ...
 
     @property
     def diagonal(self) -> Floats:
-        """Of A, (d,)."""
+        """Diagonal of the matrix A, (d,)."""
         ...
 
     def complete(self, X: Floats) -> Floats:
-        """Score of complete rows."""
+        """Score of rows without missing cells, (n,)."""
         ...
 
     def response(self, X: Array, convert: Callable[[Floats], Array] = np.asarray) -> Array:
@@ -115,7 +115,7 @@ class Relative(Game):
 
     @property
     def base_varies(self) -> bool:
-        """Yes."""
+        """Whether rows have base values of their own: they do, with features that are given."""
         return True
 
     @property

@@ -186,7 +186,7 @@ class Conditional(Expected[Quadratic]):
 
     @cached_property
     def covariance(self) -> Floats:
-        """C, (d, d)."""
+        """Covariance C of normal rows, (d, d)."""
         return self.score.gaussian.covariance
 
     @cached_property

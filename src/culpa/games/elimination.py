@@ -47,7 +47,7 @@ class Elimination(Batch):
 
     @classmethod
     def start(cls, covariance: Floats, sandwich: Floats, X: Array, queues: Positions) -> Self:
-        """Empty coalitions."""
+        """Empty coalitions, for which all features wait."""
         delta = gather_columns(X, queues)
         V, K = gather_pairs(covariance, queues, X), gather_pairs(sandwich, queues, X)
         return cls(V, K, delta, array_namespace(X).zeros_like(delta))
@@ -57,7 +57,7 @@ class Elimination(Batch):
         return self.delta[:, 0, :], self.V[:, 0, 0]
 
     def join(self) -> tuple[Self, Array]:
-        """The step above."""
+        """One step of Gaussian elimination: the next feature becomes known."""
         after, g, slope, constant = self.join_factored()
         return after, g * slope + constant[:, None]
 

@@ -41,12 +41,12 @@ class Form(Quadratic, Protocol):
 
     @property
     def form_offset(self) -> Floats:
-        """r, (k,)."""
+        """Value r of the linear map at the origin, (k,)."""
         ...
 
     @property
     def slope(self) -> Floats:
-        """F^T r, (d,)."""
+        """Gradient F^T r of half the score at the origin, (d,)."""
         ...
 
 
@@ -96,7 +96,7 @@ class ConditionalForm(Conditional):
         return super().tree_job(X, queue) if self._well_conditioned and not self._shifted else None
 
     def value(self, X: Floats, members: Positions) -> Floats:
-        """By the definition."""
+        """Value of one coalition by the definition, without steps."""
         mean, spread = self.score.gaussian.conditional(np.where(np.isnan(X), 0.0, X), members)
         return np.asarray(self.score.complete(mean) + (self.score.matrix * spread).sum())
 
@@ -122,7 +122,7 @@ class ConditionalForm(Conditional):
 
     @cached_property
     def _isotropic(self) -> None:
-        """Features are never alike."""
+        """Whether all features are alike to the game: with a matrix of the user's, they are not."""
         return None
 
 
@@ -138,7 +138,7 @@ class FormWalk(Posterior):
 
     @classmethod
     def start(cls, score: Form, X: Array, queues: Positions) -> Self:
-        """Empty coalitions."""
+        """Empty coalitions, for which all features wait."""
         xp, g = array_namespace(X), score.gaussian
         F, r = as_array_like(score.root, X), as_array_like(score.form_offset, X)
         outside = xp.ones((len(queues), g.n_features), dtype=X.dtype, device=X.device)
@@ -146,7 +146,7 @@ class FormWalk(Posterior):
         return cls(*cls.prior(g, X, queues), F, outside, rho)
 
     def join(self) -> tuple[Self, Array]:
-        """The step above."""
+        """The next feature becomes known, and the others are expected given it."""
         xp, seen = array_namespace(self.root), self.see()
         delta, here = seen.delta, seen.marks(self.outside.shape[1])
         outside = self.outside * (1 - here)

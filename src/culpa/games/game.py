@@ -236,5 +236,5 @@ class ValuedCoalitions(Batch):
         return replace(self, queue=self.queue[:, 1:], members=members, value=value), value - self.value
 
     def skip(self) -> Self:
-        """The queue moves on."""
+        """Leave the first feature of each queue outside of its coalition."""
         return replace(self, queue=self.queue[:, 1:])

@@ -36,7 +36,7 @@ class Given(Relative):
         return Given(self.game.where(observed), self.known[observed[self.known]])
 
     def value(self, X: Floats, members: Positions) -> Floats:
-        """By the definition."""
+        """Value of a coalition together with the features that are given."""
         everybody = np.union1d(members, self.known).astype(np.intp)
         return np.asarray(self.game.value(X, everybody) - self.game.value(X, self.known))
 
@@ -63,7 +63,7 @@ class Given(Relative):
         return self.game.total(X, observed)
 
     def deciding_order(self, players: list[list[int]]) -> list[int]:
-        """As in the game."""
+        """The order in which the game underneath decides about features."""
         return self.game.deciding_order(players)
 
     @property

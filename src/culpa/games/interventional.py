@@ -55,7 +55,7 @@ class Interventional(Expected[Quadratic]):
         return self.score(X)
 
     def value(self, X: Floats, members: Positions) -> Floats:
-        """The definition."""
+        """Value of one coalition by the definition: a mean over independent unknown features."""
         hidden = np.setdiff1d(np.arange(self.n_features), members)
         if not len(hidden):
             return self.score(X)
@@ -65,7 +65,7 @@ class Interventional(Expected[Quadratic]):
 
     @property
     def has_closed_form(self) -> bool:
-        """It has."""
+        """Whether Shapley values have a formula: here they do."""
         return True
 
     def closed_form(self, X: Array, players: list[list[int]]) -> Array:

@@ -154,7 +154,7 @@ class Latent(Posterior):
 
     @classmethod
     def start(cls, score: Quadratic, X: Array, queues: Positions) -> Self:
-        """Empty coalitions."""
+        """Empty coalitions, in which latent variables have their prior covariance."""
         xp, g = array_namespace(X), score.gaussian
         a, b = isotropic_weights(score) or (score.residual_weights, score.latent_weights)
         weights = (as_array_like(array, X) for array in (b, a, g.decoder - g.loadings))
@@ -163,7 +163,7 @@ class Latent(Posterior):
         return cls(*cls.prior(g, X, queues), *weights, *zeros)
 
     def join(self) -> tuple[Self, Array]:
-        """The step above."""
+        """The next feature becomes known, and the latent variables are updated."""
         after, delta, slope, constant = self.join_factored()
         return after, delta * slope + constant[:, None]
 

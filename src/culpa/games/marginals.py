@@ -93,7 +93,7 @@ class Marginals(CopiedInUse):
 
     @cached_property
     def pairs(self) -> tuple[Positions, Positions]:
-        """Pairs of latent variables."""
+        """Positions of all pairs of latent variables."""
         return np.triu_indices(len(self.b))
 
     @cached_property

@@ -110,7 +110,7 @@ class Minimal(Relative):
         return _Walk(gather_pairs(self.P, queues, X), gather_columns(self.moves(X), queues))
 
     def tree_job(self, X: Floats, queue: Positions) -> TreeJob:
-        """By elimination."""
+        """What the compiled walk by elimination needs."""
         P = self.P[np.ix_(queue, queue)]
         return TreeJob(
             ELIMINATION,

@@ -49,7 +49,7 @@ class ScoreOfModes(Scored, Protocol):
 
     @property
     def mixture(self) -> Distribution:
-        """Of normal rows."""
+        """Distribution of normal rows."""
         ...
 
     @property
@@ -151,7 +151,7 @@ class MixtureCoalitions(Batch):
     value: Array  # (B, n)
 
     def join(self) -> tuple[Self, Array]:
-        """The step above."""
+        """The next feature becomes known in each mode, and their weights are updated."""
         xp = array_namespace(self.value)
         walks, densities, worth = [], [], []
         for walk in self.walks:

@@ -68,7 +68,7 @@ class Retraining(Game):
 
     @cached_property
     def scale(self) -> Floats:
-        """Standard deviations."""
+        """Standard deviations of the features in the training rows, (d,)."""
         variances = np.diag(self.covariance)
         return np.sqrt(np.where(variances > 0, variances, 1.0))
 

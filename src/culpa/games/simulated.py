@@ -79,7 +79,7 @@ class Simulated(Expected[Drawn]):
     is_simulated = True
 
     def value(self, X: Floats, members: Positions) -> Floats:
-        """Mean over draws."""
+        """Mean score over draws of the unknown features."""
         return self.estimate(X, members).value
 
     def walked_value(self, X: Floats, members: Positions) -> Floats:
@@ -112,7 +112,7 @@ class Draw:
     independent: bool
 
     def join(self, feature: int) -> None:
-        """The step above."""
+        """The next feature takes its value from the row, in every draw."""
         for mode in self.of_modes:
             mode.join(feature, independent=self.independent)
 
@@ -146,7 +146,7 @@ class _DrawInMode:
         self.distance = np.zeros(len(self.rows))
 
     def join(self, feature: int, *, independent: bool) -> None:
-        """The step above."""
+        """The next feature takes its value from the row, in every draw."""
         if not independent:
             V = self.covariance
             variance = max(V[feature, feature], self.mode.noise[feature])  # no conditional variance is below the noise

@@ -49,7 +49,7 @@ class Student(Batch):
         return cls(gaussian, tail, zeros + trace, distance, zeros)
 
     def join(self) -> tuple[Self, Array]:
-        """The step above."""
+        """The next feature becomes known, and its surprise adds to the distance of the known ones."""
         delta, variance = self.gaussian.surprise()
         distance = self.distance + delta**2 / variance[:, None]
         gaussian, left, right, fall = self.gaussian.join_factored()
@@ -61,5 +61,5 @@ class Student(Batch):
         return (self.trace / (1 + self.tail * self.size))[:, None] * (1 + self.tail * self.distance)
 
     def skip(self) -> Self:
-        """The feature stays outside."""
+        """The next feature stays outside of the coalition."""
         return replace(self, gaussian=self.gaussian.skip())

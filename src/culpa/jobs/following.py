@@ -21,7 +21,7 @@ class RowSource(Protocol):
     live: bool  # whether rows come one by one and are to be answered at once
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
-        """All rows, in order."""
+        """All rows in order, with what is missing before each batch."""
 
 
 def remembers(columns: Columns) -> bool:

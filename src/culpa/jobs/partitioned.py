@@ -160,7 +160,7 @@ class Sums:
 
     @property
     def blocks(self) -> BlockMoments:
-        """The blocks in order."""
+        """Moments of the blocks, in the order of their rows."""
         found = tuple(self.found[k] for k in sorted(self.found))
         return BlockMoments(found or (Moments.of(np.empty((0, len(self.missing)))),))
 

@@ -54,7 +54,7 @@ class RecordBatches:
     live: bool = False
 
     def batches(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[Batch]:
-        """All rows."""
+        """All rows, as the engine hands them over."""
         done = 0
         for batch in self.stream:
             rows = np.arange(done, done + batch.num_rows)

@@ -126,7 +126,7 @@ class BlockMoments(CopiedInUse):
 
     @cached_property
     def total(self) -> Moments:
-        """Moments of all rows."""
+        """Moments of the rows of all blocks together."""
         return reduce(Moments.merge, self.blocks)
 
     @cached_property
@@ -199,7 +199,7 @@ class BlockGatherer:
         return new
 
     def add(self, X: Floats) -> None:
-        """The next complete rows."""
+        """Take the next complete rows into their block."""
         if self._reference is None and len(X):
             self._reference = X[0].copy()
         if not self._pieces:

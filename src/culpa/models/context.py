@@ -78,7 +78,7 @@ class Context:
         return X[:, self.others] - self.shift(X)
 
     def adjust_moments(self, moments: Moments) -> Moments:
-        """Moments of adjusted rows."""
+        """Moments of rows that are adjusted to their context, from those of whole rows."""
         back = np.zeros((len(self.others), moments.n_features))
         back[np.arange(len(self.others)), self.others] = 1.0
         back[:, self.given] = -self.coefficients

@@ -37,7 +37,7 @@ class Distribution(CopiedInUse, ABC):
 
         @property
         def modes(self) -> tuple[LatentGaussian, ...]:
-            """The modes."""
+            """The Gaussian distribution of each mode."""
 
         @property
         def mean(self) -> Floats:
@@ -69,7 +69,7 @@ class Distribution(CopiedInUse, ABC):
 
     @cached_property
     def variances(self) -> Floats:
-        """Its diagonal, (d,)."""
+        """Variance of each feature: the diagonal of the covariance, (d,)."""
         offsets = np.array([mode.mean for mode in self.modes]) - self.mean
         return np.asarray(self.weights @ (np.array([mode.variances for mode in self.modes]) + offsets**2))
 

@@ -40,7 +40,7 @@ class Chances(NamedTuple):
     places: Floats  # u, (m,)
 
     def of_draw(self, which: int) -> "Chances":
-        """One of the draws."""
+        """What is known of one of the draws."""
         at = slice(which, which + 1)
         return Chances(self.deviations[:, at], self.weights[:, at], self.places[at])
 
@@ -65,7 +65,7 @@ class NormalRows(CopiedInUse):
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """Number of features, d."""
         return self.distribution.n_features
 
     def expected(self, X: Floats, blocks: Sequence[Sequence[int]] | None = None) -> Floats:

@@ -70,7 +70,7 @@ class Rows:
         return fill(self._others, self._others_hidden, model, None if weights is None else weights[self.incomplete])
 
     def whole(self, filled: Filled) -> Floats:
-        """All rows, filled in."""
+        """All rows, with missing cells filled in by their expectation."""
         result = self.X.copy()
         result[self.incomplete] = filled.rows
         return result

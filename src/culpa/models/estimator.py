@@ -41,7 +41,7 @@ class Estimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the model again."""
 
     def score_samples(self, X: Any) -> Floats:
         """Log-density of each row."""

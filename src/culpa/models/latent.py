@@ -188,12 +188,12 @@ class LatentGaussian(Distribution):
 
     @property
     def weights(self) -> Floats:
-        """Of its only mode."""
+        """Probability of the only mode, which is 1."""
         return np.ones(1)
 
     @property
     def modes(self) -> "tuple[LatentGaussian, ...]":
-        """Itself."""
+        """The distribution itself, which is its only mode."""
         return (self,)
 
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:

@@ -98,7 +98,7 @@ class Margin:
         return Margin(shift + stretch * self.values, self.scores, lower, upper)
 
     def to_normal(self, x: Floats) -> Floats:
-        """Normal scores."""
+        """Normal scores of cells."""
         if len(self.values) < 2:
             return np.asarray((x - self.values[0]) / self.upper.scale if len(self.values) else x / self.upper.scale)
         z = np.interp(x, self.values, self.scores)
@@ -111,7 +111,7 @@ class Margin:
         return np.asarray(z)
 
     def to_user(self, z: Floats) -> Floats:
-        """Values with these scores."""
+        """Cells that have these normal scores."""
         if len(self.values) < 2:
             return np.asarray(z * self.upper.scale + (self.values[0] if len(self.values) else 0.0))
         x = np.interp(z, self.scores, self.values)

@@ -56,7 +56,7 @@ class LatentMixture(Distribution):
 
     @cached_property
     def mean(self) -> Floats:
-        """Mean over all modes."""
+        """Mean of the rows of all modes, (d,)."""
         return np.asarray(self.weights @ np.array([mode.mean for mode in self.modes]))
 
     def mapped(self, shift: Floats, scale: Floats | float = 1.0) -> Self:

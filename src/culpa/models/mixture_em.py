@@ -47,7 +47,7 @@ class Fitted(NamedTuple):
 
     @property
     def log_likelihood(self) -> float:
-        """Of all rows."""
+        """Log-likelihood of all rows together."""
         return self.log_likelihoods[-1]
 
 
@@ -161,7 +161,7 @@ def _nearest(Z: Floats, k: int, rng: np.random.Generator, *, steps: int) -> NDAr
 
 
 def _distances(Z: Floats, centres: Floats) -> Floats:
-    """Squared, (n, k)."""
+    """Squared distances of rows to centres, (n, k)."""
     squares = (Z**2).sum(axis=1)[:, None] - 2 * Z @ centres.T + (centres**2).sum(axis=1)
     return np.asarray(np.maximum(squares, 0.0))
 

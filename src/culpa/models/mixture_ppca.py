@@ -176,7 +176,7 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         return np.asarray(np.einsum("k,kij->ij", self.weights_, self.mode_covariances_))
 
     def _to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the mixture again."""
         p = self.mixture_.n_components
         padded = [np.pad(mode.loadings, ((0, 0), (0, p - mode.n_components))) for mode in self.mixture_.modes]
         return {

@@ -107,7 +107,7 @@ class Moments:
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """Number of features, d."""
         return len(self.reference)
 
     @property
@@ -123,7 +123,7 @@ class Moments:
 
     @property
     def mean(self) -> Floats:
-        """Mean row."""
+        """Mean of the rows, (d,)."""
         return self.reference + self.offset
 
     @property

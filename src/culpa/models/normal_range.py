@@ -52,7 +52,7 @@ class NormalRange:
         return cls(-largest * sd, largest * sd, farthest * sd, n)
 
     def to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the range again."""
         return {
             "features": np.stack([self.low, self.high, self.reach]),
             "rows": np.array([self.n, self.dependence, self.inflation]),

@@ -54,7 +54,7 @@ class NormalSignals:
 
     @property
     def usual(self) -> Floats:
-        """Cells per change."""
+        """Usual number of cells from one change of a signal to the next."""
         return self.n_cells / np.maximum(self.n_runs, 1)
 
     def of_columns(self, at: NDArray[np.intp]) -> Self:
@@ -94,7 +94,7 @@ class SignalsLearner:
         self.n_rows, self._columns = 0, [_RunsLearner() for _ in range(n_columns)]
 
     def add(self, X: Floats) -> None:
-        """The next rows."""
+        """Take the next rows into account."""
         self.n_rows += len(X)
         for column, x in zip(self._columns, map(np.ascontiguousarray, X.T), strict=True):
             missing = np.isnan(x)
@@ -162,7 +162,7 @@ class _RunsLearner:
         return _Learned(-low.value, high.value, longest, n_runs, self._n_cells, low.rests, high.rests)
 
     def _take(self, values: Floats, sizes: Counts) -> None:
-        """Runs that are over."""
+        """Take runs of equal values that are over."""
         self._longest, self._n_runs = max(self._longest, int(sizes.max())), self._n_runs + len(sizes)
         self._low, self._high = self._low.then(-values, sizes), self._high.then(values, sizes)
 
@@ -180,7 +180,7 @@ class _End(NamedTuple):
         return self.n_runs >= _FEWEST_RESTS and self.longest > 1
 
     def then(self, values: Floats, sizes: Counts) -> "_End":
-        """After more runs."""
+        """The same, after more runs of equal values."""
         top = max(self.value, float(values.max()))
         at, before = np.flatnonzero(values == top), self if top == self.value else _End(top)
         return _End(top, before.n_runs + len(at), int(sizes[at].max(initial=before.longest)))

@@ -197,7 +197,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self.gaussian_
 
     def _to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the model again."""
         return {
             "mean": self.mean_,
             "loadings": self.gaussian_.loadings,
@@ -250,7 +250,7 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return math.inf
 
     def _first_model(self, X: Floats, p: int) -> LatentGaussian:
-        """Where expectation-maximisation starts."""
+        """The model from which expectation-maximisation starts."""
         filled = np.nan_to_num(X, nan=0.0)
         return LatentGaussian.from_covariance(filled.T @ filled / len(X), p)
 

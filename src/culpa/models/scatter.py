@@ -43,7 +43,7 @@ class Scatter(CopiedInUse):
 
     @classmethod
     def of_matrix(cls, matrix: Floats) -> Self:
-        """From the matrix."""
+        """A covariance that is given as a matrix, (d, d)."""
         return cls(len(matrix), given_matrix=matrix)
 
     @property
@@ -58,7 +58,7 @@ class Scatter(CopiedInUse):
 
     @cached_property
     def matrix(self) -> Floats:
-        """S, (d, d)."""
+        """The covariance S as a matrix, (d, d)."""
         if self.factor is None:
             assert self.given_matrix is not None
             return self.given_matrix
@@ -67,7 +67,7 @@ class Scatter(CopiedInUse):
 
     @cached_property
     def diagonal(self) -> Floats:
-        """Of S, (d,)."""
+        """Variances, the diagonal of S, (d,)."""
         return np.diag(self.matrix) if self.factor is None else np.einsum("ij,ij->j", self.factor, self.factor)
 
     def times(self, number: float) -> "Scatter":

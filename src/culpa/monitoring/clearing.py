@@ -46,7 +46,7 @@ class RowFixer:
         self._precision, self._complete = precision, not np.isnan(row).any()
 
     def features(self, players: Sequence[int]) -> list[int]:
-        """The features behind players."""
+        """Positions of the features behind some players."""
         return sorted(j for player in players for j in self.players[player])
 
     def score_without(self, players: Sequence[int]) -> float:

@@ -67,7 +67,7 @@ class Stretches(NamedTuple):
         return np.asarray(distance > _FAR * 1.4826 * np.median(distance)) & (len(self.n) >= _FEWEST)
 
     def choose(self, which: Mask) -> "Stretches":
-        """Some of the stretches."""
+        """The sums of some of the stretches only."""
         return Stretches(self.n[which], self.scores[which], [self.labels[k] for k in np.flatnonzero(which).tolist()])
 
     def spans(self, which: Mask) -> tuple[tuple[Any, Any], ...]:

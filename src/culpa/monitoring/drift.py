@@ -107,7 +107,7 @@ class Drift(Result[TableT]):
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """The four measures."""
+        """Angle, variance, mean and score."""
         return self.angle, self.variance, self.mean, self.score
 
     @property

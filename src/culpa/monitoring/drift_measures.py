@@ -146,7 +146,7 @@ class _Yardstick:
         return rows if self.context is None else self.context.adjust_moments(rows)
 
     def measure(self, rows: Moments) -> Floats:
-        """Measures of some rows."""
+        """Angle, variance, mean and score of some rows against the model."""
         scaled = self.adjusted(rows).scaled(self.model.centre, self.model.scale)
         covariance, q = scaled.covariance, self.axes.shape[1]
         overlap = np.linalg.norm(self.axes.T @ _axes(covariance)[:, :q]) ** 2

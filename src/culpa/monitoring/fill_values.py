@@ -51,7 +51,7 @@ class Advice:
     trim: str = ""
 
     def about(self, number: str) -> str:
-        """All of it."""
+        """All sentences about suspicious values."""
         return f"{self.missing(number)} If it is a fault, {self.trim}." if self.trim else self.missing(number)
 
 

@@ -90,7 +90,7 @@ class Incidents(Sequence[Incident], Generic[TableT]):
     @overload
     def __getitem__(self, key: slice) -> "Incidents": ...
     def __getitem__(self, key: int | slice) -> "Incident | Incidents":
-        """One incident, or some."""
+        """One incident by its position, or the incidents of a slice."""
         if isinstance(key, slice):
             return Incidents(self._items[key], n_rows=self.n_rows, n_flagged=self.n_flagged, native=self._native)
         return self._items[key]

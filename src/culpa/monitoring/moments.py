@@ -133,7 +133,7 @@ class Judge:
         return self._upset(at, [*first, *(player for player in moved if player not in first)])
 
     def worst(self, draft: Draft) -> Moment:
-        """The worst row."""
+        """The moment of the row with the highest score."""
         assert draft.worst is not None
         row = draft.worst.standard[None] - draft.shift
         explained, faults = self._evidence(row, 1.0)
@@ -172,7 +172,7 @@ class Judge:
         return bool((seen.rest.mean(axis=0) <= normal.rest[normal.at(len(rows))]).any())
 
     def _ranked_by(self, of_columns: Floats) -> list[int]:
-        """Players, most evidence first."""
+        """Positions of players, those with most evidence first."""
         evidence = [max(of_columns[list(block)]) for block in self.names.columns]
         return [int(k) for k in ranked(np.array(evidence))]
 

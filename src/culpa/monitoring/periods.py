@@ -17,7 +17,7 @@ _STRETCHES = 10  # per period, at least; fewer than twice as many
 
 @dataclass(frozen=True, eq=False)
 class _Stretch:
-    """Sums over consecutive rows."""
+    """Sums over consecutive rows of a period."""
 
     formed: Moments  # of standardised complete rows whose values follow from quadratic forms
     walked: Moments  # of the other complete rows
@@ -121,7 +121,7 @@ class Period:
 
     @property
     def total(self) -> _Stretch:
-        """Everything added up."""
+        """Sums over all stretches of the period."""
         return reduce(_Stretch.merge, self._stretches)
 
     @property

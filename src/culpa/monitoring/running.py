@@ -46,7 +46,7 @@ class Course:
 
     @classmethod
     def none(cls, d: int) -> Self:
-        """Before the first row."""
+        """What is known before the first row."""
         return cls(np.zeros((3, _MOST_PARTS, d)))
 
     def add(self, away: Floats, since: NDArray[np.int64]) -> None:
@@ -57,7 +57,7 @@ class Course:
             np.add.at(sums, since // self.width, cells)
 
     def merge(self, later: "Course") -> None:
-        """Add rows that follow."""
+        """Add the rows that follow."""
         while self.width < later.width:
             self._widen()
         while later.width < self.width:
@@ -114,7 +114,7 @@ class Movement:
 
     @classmethod
     def none(cls, d: int) -> Self:
-        """Before the first row."""
+        """What is known before the first row."""
         empty = np.full(d, None, dtype=object)
         nowhere = np.full(d, -1, dtype=np.int64)
         largest, off_label = np.zeros((2, d)), empty.copy()
@@ -157,7 +157,7 @@ class Movement:
         self.off_label[new] = rows.some(first)
 
     def merge(self, later: "Movement") -> None:
-        """Add rows that follow."""
+        """Add the rows that follow."""
         better = later.largest[1] > self.largest[1]
         for name in ("strongest", "row", "label", "actual"):
             getattr(self, name)[better] = getattr(later, name)[better]
@@ -186,7 +186,7 @@ class RowNames:
         return result
 
     def choose(self, at: Any) -> "RowNames":
-        """Some of the rows."""
+        """What is known of some of the rows only."""
         return RowNames(self.positions[at], self.labels[at], self.counts[at])
 
 
@@ -203,7 +203,7 @@ class Part(NamedTuple):
     value_sums: Floats
 
     def then(self, later: "Part") -> "Part":
-        """Both parts as one."""
+        """Two parts that follow each other, as one."""
         return Part(
             self.first,
             max(self.last, later.last),
@@ -224,7 +224,7 @@ class Stages:
     parts: dict[int, "Part"] = field(default_factory=dict)
 
     def add(self, origin: int, rows: RowNames, score: Floats, values: Floats) -> None:
-        """Take flagged rows."""
+        """Take the next flagged rows into account."""
         self._widen_for(int(rows.counts[-1]) - origin)
         part = (rows.counts - origin) // self.width
         cuts = np.flatnonzero(np.diff(part, prepend=-1))

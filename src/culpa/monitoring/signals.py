@@ -84,7 +84,7 @@ class Signals:
         self.margin = _BEYOND * (normal.high - normal.low)
 
     def start(self) -> State:
-        """Before the first row."""
+        """The state before the first row."""
         none, never = np.zeros(self.d, dtype=np.int64), np.full(self.d, -1, dtype=np.int64)
         value, need = np.full(self.d, np.nan), np.full(self.d, np.inf)
         return State(0, value, need, none, none, never, never, np.zeros((0, self.d), dtype=np.bool_))

@@ -50,7 +50,7 @@ class Storyteller:
         self.read = "averaged" if averaged else "read"
 
     def story(self, incident: Incident) -> str:
-        """The sentences, joined."""
+        """The sentences about an incident, joined."""
         labels = [incident.start, incident.end, incident.onset.label, incident.peak_label]
         first, has_numbers = self._first(incident, labels)
         culprits, parts = incident.onset.culprits, [first]
@@ -198,7 +198,7 @@ class Storyteller:
         return listed([*shown, f"{more} more"] if more else shown)
 
     def _verdict(self, incident: Incident) -> list[str]:
-        """Sensor or process."""
+        """The sentence that says whether a sensor or the process is at fault."""
         names = [self._short(name) for name in incident.suspects[:2]]
         first = names[0] if names else ""
         subject = f"this {self.noun}" if self._names(incident) == names[:1] else first

@@ -66,7 +66,7 @@ def only_days(times: Times) -> bool:
 
 
 def are_days(times: Times) -> Mask:
-    """Which times are days."""
+    """Which times are at midnight, so that a date says all."""
     if not _are_dates(times):
         return np.zeros(len(times), dtype=bool)
     local = times.tz_localize(None)

@@ -10,7 +10,7 @@ Progress = Callable[[float, str], None]  # share of the work done, and what is b
 
 
 def silent(share: float, doing: str) -> None:
-    """Ignore progress."""
+    """Take note of no progress."""
 
 
 @cache

@@ -34,7 +34,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether they agree."""
+        """Whether the computed numbers agree with the published ones."""
         return abs(self.found - self.expected) <= self.tolerance
 
 
@@ -88,7 +88,7 @@ class Results:
     files: tuple[Path, ...]
 
     def sheets(self) -> list[sheets.Sheet]:
-        """Tables for people."""
+        """Tables of the results, as people read them."""
         result = []
         if self.table1:
             result += [sheets.table1_sheet(self.table1), sheets.sweep_sheet(self.table1.sweep)]

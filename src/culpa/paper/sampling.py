@@ -37,7 +37,7 @@ class Spread:
 
 
 def numbers(values: Floats) -> tuple[float, ...]:
-    """Plain numbers."""
+    """The numbers as a tuple of plain floats."""
     return tuple(np.asarray(values, dtype=np.float64).tolist())
 
 

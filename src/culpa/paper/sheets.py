@@ -20,13 +20,13 @@ class Sheet:
     strong: frozenset[int] = frozenset()
 
     def to_markdown(self) -> str:
-        """For documents."""
+        """The sheet as a Markdown table."""
         text = table(self.columns, self.rows, self.strong)
         return f"{text}\n\n{self.note}" if self.note else text
 
 
 def table1_sheet(result: Table1) -> Sheet:
-    """Table I."""
+    """The sheet for Table I of the paper."""
     rows = tuple((row.criterion, *_hits(row.max), *_hits(row.min)) for row in result.rows)
     return Sheet(
         "Table I: Hits@n, the share of trials whose corrupted feature is among the n most blamed",

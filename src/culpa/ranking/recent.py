@@ -87,7 +87,7 @@ class Recent:
         return replace(self, averages=self.averages[:, at], farthest=self.farthest[:, at])
 
     def to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the same again."""
         return {"levels": np.concatenate([self.averages, self.farthest]), "rows": np.array([float(self.n_rows)])}
 
     @classmethod

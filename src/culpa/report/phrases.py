@@ -50,7 +50,7 @@ class Labels:
         self.axis, self._daily = axis, are_days(axis.labels)
 
     def text(self, position: int) -> Label:
-        """Label of a row."""
+        """The label of a row as text."""
         label, clocks = _plain(self.axis.labels[position], daily=self._daily), self.axis.clocks
         return label if clocks is None else f"{label}{clocks[position]}"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Caps(NamedTuple):
-    """The most of everything."""
+    """How much of everything a page may hold."""
 
     points: int  # that draw the line of a statistic
     marks: int  # of flagged rows; beyond, neighbours share one

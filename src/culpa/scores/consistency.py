@@ -78,7 +78,7 @@ class Consistency:
         return cls(own, rest, highest, spread, float(np.quantile(rows.distance, 1 - 1 / _ONE_IN)))
 
     def to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the same again."""
         return {"columns": np.stack([self.own, self.rest, self.highest]), "rows": np.append(self.spread, self.limit)}
 
     @classmethod

@@ -78,7 +78,7 @@ class NormalExcess:
         return self.stretches * math.exp(-bound / self.typical)
 
     def to_array(self) -> Floats:
-        """For model files."""
+        """A plain array from which a model file makes the same again."""
         return np.array([self.unit, self.gap, self.stretches, self.typical, self.alpha])
 
     @classmethod

@@ -72,7 +72,7 @@ class Stretch:
     announced: bool = False
 
     def likeness(self, profile: Floats) -> float:
-        """Cosine of the profiles."""
+        """Cosine of the angle between two profiles."""
         size = float((self.profile @ self.profile) * (profile @ profile))
         return float(self.profile @ profile) / math.sqrt(size) if size > 0 else 0.0
 
@@ -125,7 +125,7 @@ class Grouping:
         return tuple(one.key for one in over)
 
     def named(self, key: int) -> Stretch:
-        """A recent stretch."""
+        """The recent stretch that has this key."""
         return next(one for one in self.recent if one.key == key)
 
     @property

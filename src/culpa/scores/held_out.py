@@ -399,7 +399,7 @@ def _unknown(tail: HeldOutScores) -> ValueError:
 
 
 def _n_blocks(n_per_block: Counts) -> int:
-    """Of those with rows."""
+    """Number of blocks that have rows."""
     return int((n_per_block > 0).sum())
 
 

@@ -99,7 +99,7 @@ class MixtureScore(Score):
         return self.of_modes or MixtureScore.weighted("spe", self.mixture, spe).walked
 
     def game(self, name: GameName, settings: GameSettings) -> Game:
-        """The conditional game."""
+        """The conditional game of a mixture."""
         if name != "conditional":
             raise ValueError(
                 f"game={name!r} is not available for a model with several modes or for score='nll': use 'conditional'."

@@ -55,11 +55,11 @@ class QuadraticScore(Score):
 
     @property
     def distribution(self) -> LatentGaussian:
-        """Of centred normal rows."""
+        """Distribution of centred normal rows."""
         return self.gaussian
 
     def game(self, name: GameName, settings: GameSettings) -> Game:
-        """All games."""
+        """A game by its name; a quadratic score has all of them."""
         if name == "conditional":
             return Conditional(self)
         if name == "interventional":
@@ -99,16 +99,16 @@ class QuadraticScore(Score):
 
     @property
     def is_quadratic(self) -> bool:
-        """It is."""
+        """Whether the score is a quadratic form of the row: it is."""
         return True
 
     @property
     def as_quadratic(self) -> "QuadraticScore":
-        """Itself."""
+        """The score as a quadratic form, which it is itself."""
         return self
 
     def in_place(self, model: FittedModel, X: Floats) -> Iterator[InPlace]:
-        """The score itself."""
+        """The score itself, whatever mode a row is in."""
         yield InPlace(np.arange(len(X)), model, X, self)
 
     def divided_by(self, unit: float) -> "QuadraticScore":
@@ -145,7 +145,7 @@ class QuadraticScore(Score):
         return np.asarray(result)
 
     def complete(self, X: Floats) -> Floats:
-        """Score of complete rows."""
+        """Score of rows without missing cells, (n,)."""
         z = X @ self.gaussian.encoder.T
         result = np.zeros(len(X))
         if self.residual_weights.any():
@@ -178,7 +178,7 @@ class QuadraticScore(Score):
 
     @cached_property
     def matrix(self) -> Floats:
-        """A, (d, d)."""
+        """The matrix A of the score, (d, d)."""
         return self.root.T @ self.root
 
     def parts(self, X: Floats) -> Floats:
@@ -284,12 +284,12 @@ class QuadraticForm(QuadraticScore):
 
     @cached_property
     def root(self) -> Floats:
-        """F."""
+        """The factor F of the matrix A = F^T F."""
         return self.form_root
 
     @property
     def offset(self) -> Floats:
-        """r."""
+        """Value r of the linear map at the origin, (k,)."""
         return self.form_offset
 
     @cached_property
@@ -324,7 +324,7 @@ class QuadraticForm(QuadraticScore):
 
     @cached_property
     def diagonal(self) -> Floats:
-        """Of A, (d,)."""
+        """Diagonal of the matrix A, (d,)."""
         return np.asarray((self.root**2).sum(axis=0))
 
     def game(self, name: GameName, settings: GameSettings) -> Game:
@@ -341,7 +341,7 @@ class QuadraticForm(QuadraticScore):
         return not self.form_offset.any()
 
     def complete(self, X: Floats) -> Floats:
-        """Score of complete rows."""
+        """Score of rows without missing cells, (n,)."""
         return np.asarray(((X @ self.root.T + self.form_offset) ** 2).sum(axis=1))
 
 

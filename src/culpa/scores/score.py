@@ -54,7 +54,7 @@ class Score(CopiedInUse, ABC):
     @property
     @abstractmethod
     def distribution(self) -> Expecting:
-        """Of standardised normal rows."""
+        """Distribution of standardised normal rows."""
 
     @property
     @abstractmethod

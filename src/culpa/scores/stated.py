@@ -36,7 +36,7 @@ class OverTime:
     spacing: int = 1
 
     def to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the same again."""
         return {"stretches": np.stack([self.n, self.flagged]), "rows": np.array([self.alike, float(self.spacing)])}
 
     @classmethod

@@ -104,7 +104,7 @@ class _Batch(NamedTuple):
     worth: Array
 
     def choose(self, which: Positions) -> Self:
-        """Some of the batch."""
+        """Some of the coalitions of the batch."""
         if len(which) == len(self.sets):
             return self
         at = as_array_like(which, self.worth)
@@ -121,7 +121,7 @@ class _Batch(NamedTuple):
         return type(self)(coalitions, sets, self.worth + change)
 
     def concat(self, other: Self) -> Self:
-        """Both batches."""
+        """The coalitions of both batches."""
         worth = array_namespace(self.worth).concat([self.worth, other.worth], axis=0)
         sets = np.concatenate([self.sets, other.sets])
         return type(self)(self.coalitions.concat(other.coalitions), sets, worth)

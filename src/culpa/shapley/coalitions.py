@@ -53,7 +53,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
     """Mean contributions to coalitions of all sizes."""
 
     def in_words(self, rule: CoalitionRule) -> str:
-        """Their number."""
+        """How many coalitions a rule has."""
         return f"{rule.n_coalitions:,} coalitions"
 
     def replicated(self, part: Part, rule: CoalitionRule) -> Array:

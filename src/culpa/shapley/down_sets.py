@@ -107,7 +107,7 @@ class DownSets:
         return result
 
     def _ratio(self, after: NDArray[np.signedinteger], before: Positions) -> Floats:
-        """b(after) / b(before)."""
+        """b(after) / b(before), two numbers of orders that may be too large for floats."""
         shift = self._exponent[after] - self._exponent[before]
         return np.asarray(np.ldexp(self._mantissa[after] / self._mantissa[before], shift))
 

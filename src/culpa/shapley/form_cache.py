@@ -134,7 +134,7 @@ class FormCache:
 
     @property
     def whole(self) -> Pattern:
-        """Complete rows."""
+        """The pattern of complete rows."""
         return Pattern.of(self.game, self.players, np.ones(self.game.n_features, dtype=bool))
 
     def share_out(self, rows: Floats, how: Finding, n_jobs: int | None) -> Served:

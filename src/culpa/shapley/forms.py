@@ -66,7 +66,7 @@ class QuadraticForms:
 
     @property
     def n_bytes(self) -> int:
-        """Memory that they take."""
+        """Size of the forms in bytes."""
         return int(self.coefficients.nbytes + self.constants.nbytes)
 
     def among(self, n_players: int, present: Positions, n_features: int, observed: Positions) -> "QuadraticForms":

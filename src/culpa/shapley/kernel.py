@@ -231,7 +231,7 @@ class PairedSampling(CopiedInUse):
         return paired_rule(n_players, pairs_to_draw(n_players, self._n_pairs), self.settings.seed)
 
     def share_out(self, game: Game, rows: Floats, players: Players) -> Shares:
-        """Values of rows."""
+        """Shapley values of rows by regression on pairs of coalitions."""
         return kernel(game, rows, players, self.rule(len(players)), progress=self.settings.progress)
 
     @cached_property

@@ -46,7 +46,7 @@ class SampledOrders(Sampling[OrderRule]):
         self.order = order
 
     def in_words(self, rule: OrderRule) -> str:
-        """Their number."""
+        """How many orders a rule has."""
         kind = "orders" if self.order is None else "random orders"
         return f"{rule.orders.shape[0] * rule.orders.shape[1]:,} {kind}"
 

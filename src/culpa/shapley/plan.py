@@ -36,7 +36,7 @@ class Settings(NamedTuple):
 
     @property
     def algorithm1_orders(self) -> int:
-        """Per player."""
+        """Number of orders that Algorithm 1 draws for each player."""
         return self.n_orders or 1000
 
     def check(self, n_players: int, *, in_order: bool) -> None:

@@ -50,7 +50,7 @@ class CoalitionRule:
 
     @property
     def n_coalitions(self) -> int:
-        """In all replicates."""
+        """Number of coalitions in all replicates together."""
         return self.n_replicates * sum(self.sizes)
 
     @property
@@ -60,7 +60,7 @@ class CoalitionRule:
 
     @property
     def weights(self) -> Floats:
-        """Width of each stratum."""
+        """Width of each stratum, in shares of the players."""
         return np.diff(_edges(len(self.sizes)))
 
     def members(self, replicate: int, stratum: int) -> Mask:

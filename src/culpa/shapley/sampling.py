@@ -32,16 +32,16 @@ class Part(NamedTuple):
 
 
 class SamplingRule(Protocol):
-    """What is sampled."""
+    """What is sampled: how many coalitions, in how many independent replicates."""
 
     @property
     def n_coalitions(self) -> int:
-        """That are valued."""
+        """Number of coalitions that are valued."""
         ...
 
     @property
     def n_replicates(self) -> int:
-        """Independent estimates."""
+        """Number of independent estimates."""
         ...
 
 
@@ -84,7 +84,7 @@ class Sampling(CopiedInUse, ABC, Generic[AnyRule]):
 
     @property
     def whole(self) -> Part:
-        """Reference rows."""
+        """The reference rows, with all features observed."""
         return Part(self.game, self.reference(), self.players, range(len(self.players)))
 
     def serves(self, game: Game, rows: Floats) -> Mask:

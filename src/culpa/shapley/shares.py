@@ -49,7 +49,7 @@ class Served(NamedTuple):
 
     @classmethod
     def none(cls, n_rows: int, n_players: int) -> "Served":
-        """No row so far."""
+        """Shares of no row so far."""
         shape = (n_rows, n_players)
         return cls(Shares(np.zeros(shape), np.zeros(shape), 0, 0), np.zeros(n_rows, dtype=bool))
 

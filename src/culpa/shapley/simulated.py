@@ -100,7 +100,7 @@ class Simulation:
         )
 
     def method_used(self, *, exact: bool) -> str:
-        """Name of the method."""
+        """Name of the method, as explanations state it."""
         return "simulated"
 
     def share_out(self, rows: Any, players: Players, present: Sequence[int] | None = None) -> Shares:
@@ -137,11 +137,11 @@ class Simulation:
     forms: QuadraticForms | None = None  # a function has none
 
     def evaluates_few_rows(self, n_rows: int) -> bool:
-        """There are no forms."""
+        """Whether a few rows cost no more than their share of many: without forms, they do."""
         return False
 
     def count_rows(self, n_complete: int) -> None:
-        """Nothing is ever compiled."""
+        """Take no note of rows, because nothing is ever compiled."""
 
     def compiles_within(self, operations: float) -> bool:
         """Nothing is ever compiled."""
@@ -152,7 +152,7 @@ class Simulation:
 
 
 class _Plan(NamedTuple):
-    """What all rows share."""
+    """What all rows have in common: orders, draws and the numbers of both."""
 
     game: Simulated
     players: Players

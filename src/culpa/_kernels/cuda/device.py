@@ -45,7 +45,7 @@ class Options(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """For the compiler."""
+        """The numbers as definitions for the compiler."""
         return tuple(f"-D{name}={value}" for name, value in self._asdict().items())
 
     @property

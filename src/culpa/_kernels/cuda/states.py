@@ -17,7 +17,7 @@ from culpa._kernels.tree import Steps, TreeModel
 
 
 class State(Protocol):
-    """A coalition: what waits."""
+    """A coalition: the features that still wait, and what the game keeps about them."""
 
     @property
     def pairs(self) -> Floats:
@@ -35,7 +35,7 @@ class State(Protocol):
         ...
 
     def join(self) -> "State":
-        """The next feature joins."""
+        """Move the next feature into the coalition."""
         ...
 
     def skip(self) -> "State":

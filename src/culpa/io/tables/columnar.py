@@ -45,7 +45,7 @@ class ColumnarTable(FileTable):
             raise TableError(f"{self.name} cannot be read as {self.what}: {_brief(error)}") from None
 
     def columns(self) -> Mapping[str, Column]:
-        """Kinds by their types."""
+        """What kind of column each is, by its type in the file."""
         return self._columns
 
     def look(self, name: str) -> list[Any]:
@@ -105,7 +105,7 @@ class ColumnarTable(FileTable):
 
 
 class ParquetTable(ColumnarTable):
-    """A Parquet file."""
+    """A table in a Parquet file, read by row groups."""
 
     what = "a Parquet file"
     kind = "parquet"

@@ -181,13 +181,13 @@ class CsvCells:
             return [line.rstrip("\r\n").split(self.delimiter) for line in lines]
 
     def about(self, names: Sequence[str]) -> list[str]:
-        """Check the names."""
+        """Check the names of the header, and tell what is odd about them."""
         if UNREADABLE in "".join(names):
             raise wrong_encoding(self.name, self.encoding)
         return []
 
     def sample(self, width: int, skip: int) -> CsvBlock:
-        """The first rows."""
+        """Cells of the first rows, as texts."""
         content = [self._text.encode()]
         lines = Lines(
             lambda size: content.pop() if content else b"",
@@ -199,7 +199,7 @@ class CsvCells:
         return block.readable() if self.live else block
 
     def blocks(self, width: int, skip: int) -> Iterator[CsvBlock]:
-        """All rows."""
+        """Cells of all rows, block by block."""
         with self._stream() as read:
             lines = Lines(read, self.encoding, self.delimiter, self.name, width, _BLOCK, live=self.live)
             for content in _without_head(lines, skip + self._said, self.delimiter):

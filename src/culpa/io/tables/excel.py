@@ -92,11 +92,11 @@ class ExcelCells:
         ]
 
     def sample(self, width: int, skip: int) -> SheetBlock:
-        """The first rows."""
+        """Cells of the first rows of the sheet."""
         return SheetBlock(self._first[skip:])
 
     def blocks(self, width: int, skip: int) -> Iterator[SheetBlock]:
-        """All rows."""
+        """Cells of all rows of the sheet, block by block."""
         self._done, rows = skip, islice(self._rows(), skip, None)
         while part := list(islice(rows, _ROWS)):
             self._done += len(part)

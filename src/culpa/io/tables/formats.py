@@ -137,7 +137,7 @@ class SeveralTables(Stage):
 
     @property
     def missing_found(self) -> Counter[str]:
-        """Of all files."""
+        """Texts that were read as missing cells, over all files."""
         return sum((source.missing_found for source in self.sources), Counter[str]())
 
     @property
@@ -147,7 +147,7 @@ class SeveralTables(Stage):
 
     @property
     def skipped(self) -> int:
-        """In all files."""
+        """Rows that were skipped, over all files."""
         return sum(source.skipped for source in self.sources)
 
     def columns(self) -> Mapping[str, Column]:
@@ -161,7 +161,7 @@ class SeveralTables(Stage):
         return columns
 
     def files(self) -> Sequence[Source]:
-        """All files."""
+        """Paths of the files, in the order in which they are read."""
         return [file for source in self.sources for file in source.files()]
 
     def look(self, name: str) -> list[Any]:

@@ -92,7 +92,7 @@ class LongTable(Stage):
 
     @property
     def time(self) -> str:
-        """The column of times."""
+        """Name of the column of times."""
         return self.roles.time
 
     @property
@@ -365,7 +365,7 @@ class _Grid:
         self.held = np.full(n_tags, np.nan), np.full(n_tags, _NEVER)  # last readings, and their moments
 
     def add(self, found: _Readings, table: str) -> None:
-        """Add readings."""
+        """Take readings of the next lines."""
         if not len(found.keys):
             return
         more = _Intervals.of(found, self.n, self.n_held)

@@ -44,7 +44,7 @@ class NdjsonTable(FileTable):
 
     @cached_property
     def _first(self) -> list[dict[str, Any]]:
-        """The first records."""
+        """Records of the first lines, which say what columns there are."""
         if self._pipe is not None:
             return _records(self._pipe.look(lambda seen: bool(_records(seen)), _LONGEST_LINE)[0])
         found = (_records(b"\n".join(line for _, line in lines)) for lines in self._lines())

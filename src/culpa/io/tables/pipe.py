@@ -58,7 +58,7 @@ class Pipe(io.RawIOBase):
         return bytes(chunk or b"")
 
     def readable(self) -> bool:
-        """It is."""
+        """Whether bytes can be read: a pipe always can."""
         return True
 
     def format(self) -> str:

@@ -11,7 +11,7 @@ _GOOD = re.compile(r"good\b.*|ok|g|true|valid|gut", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Judge:
-    """Which qualities are good."""
+    """Tells good qualities of readings from bad ones."""
 
     texts: frozenset[str]  # given
     least: float | None = None  # numbers from here on are good: OPC DA

@@ -28,7 +28,7 @@ class Sink(Protocol):
     """Takes columns of equal length, batch by batch: Arrow arrays, NumPy arrays or lists."""
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Add rows."""
+        """Add rows to the output."""
 
 
 class _Sink:
@@ -41,7 +41,7 @@ class _Sink:
         """The types of all columns as an Arrow schema, whatever the first batch holds; some formats have no types."""
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Add rows."""
+        """Add rows to the output; the first ones decide the types of its columns."""
         self._write(columns)
         if self.flush:
             self.file.flush()
@@ -149,7 +149,7 @@ class _Typed(_Sink):
         return TableError(" ".join(str(error).split())[:200])
 
     def _put(self, batch: Any) -> None:
-        """Write a batch."""
+        """Write a batch in the format of the file."""
         raise NotImplementedError
 
 

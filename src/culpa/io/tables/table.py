@@ -138,7 +138,7 @@ class FileTable:
         self.missing_found: Counter[str] = Counter()
 
     def files(self) -> Sequence[Any]:
-        """Itself."""
+        """The single file that the table is."""
         return [self]
 
 
@@ -201,10 +201,10 @@ class Cells(Protocol):
         """What else is to be said about columns."""
 
     def sample(self, width: int, skip: int) -> Block:
-        """The first rows."""
+        """Cells of the first rows."""
 
     def blocks(self, width: int, skip: int) -> Iterator[Block]:
-        """All rows."""
+        """Cells of all rows, block by block."""
 
     def share(self) -> float | None:
         """How much has been read, if that can be known."""

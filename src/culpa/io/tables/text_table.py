@@ -25,7 +25,7 @@ _MOST_MARKED = 20_000  # numbers with a mark that are looked at to learn which m
 
 
 class TextTable(FileTable):
-    """A table of cells."""
+    """A table whose cells are texts, such as CSV and Excel."""
 
     def __init__(self, cells: Cells, options: Options, report: Callable[[str], None] = print) -> None:
         super().__init__(cells.path)
@@ -70,7 +70,7 @@ class TextTable(FileTable):
         return [cell for cell in cells.to_pylist() if cell is not None and cell != "" and not self.missing.has(cell)]
 
     def share(self) -> float | None:
-        """Of the file."""
+        """Share of the file that has been read."""
         return self.raw.share()
 
     @property

@@ -36,7 +36,7 @@ class Selection(NamedTuple):
         return cls(players[:max_features], players[max_features:])
 
     def names(self, all_names: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of the bars."""
+        """Names of the bars, from top to bottom."""
         shown = tuple(all_names[i] for i in self.shown)
         return (*shown, f"{len(self.others)} others") if len(self.others) else shown
 
