@@ -1,6 +1,7 @@
 """Sampled values: unbiased, honest about their error, and the same whatever else is computed."""
 
 import contextlib
+import pickle
 import warnings
 
 import array_api_strict
@@ -187,7 +188,9 @@ def test_no_bias_where_the_first_features_tell_everything(d, noise):
 def test_points_are_spread_evenly_in_every_stratum():
     rule, low = CoalitionRule(20, (64,) * 10, 3), 0.0
     for stratum, width in enumerate(rule.weights):
-        means = [rule.members(replicate, stratum).mean(axis=0) for replicate in range(6)]
+        pieces = [piece for piece in rule.pieces(64) if piece.start == 64 * stratum]
+        assert len(pieces) == 6
+        means = [rule.members(piece)[0].mean(axis=0) for piece in pieces]
         assert np.abs(np.array(means) - (low + width / 2)).max() <= 3 / 64
         assert len({mean.tobytes() for mean in means}) > 1
         low += width
@@ -200,9 +203,9 @@ def test_every_coalition_is_as_likely_as_it_should_be(sizes):
     n_seeds, counts = 3000, np.zeros(32)
     for seed in range(n_seeds):
         rule = CoalitionRule(5, sizes, seed, n_replicates=1)
-        for stratum, weight in enumerate(rule.weights):
-            members = rule.members(0, stratum)
-            np.add.at(counts, members @ (1 << np.arange(5)), weight / len(members) / n_seeds)
+        for piece in rule.pieces(3):
+            members, weights = rule.members(piece)
+            np.add.at(counts, members @ (1 << np.arange(5)), weights / n_seeds)
     size = (np.arange(32)[:, None] >> np.arange(5) & 1).sum(axis=1)
     expected = 1 / 6 / np.array([1, 5, 10, 10, 5, 1])[size]
     np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(expected.max() / n_seeds) / 2)
@@ -222,7 +225,8 @@ def test_more_players_than_sobol_has_dimensions(monkeypatch):
     orders = shapley.order_rule(40, 3, 0).orders
     np.testing.assert_array_equal(np.sort(orders, axis=2), np.broadcast_to(np.arange(40), orders.shape))
     assert len(np.unique(orders.reshape(-1, 40), axis=0)) == 48
-    assert CoalitionRule(40, (8,), 0).members(0, 0).shape == (8, 40)
+    rule = CoalitionRule(40, (8,), 0)
+    assert rule.members(rule.pieces(100)[0])[0].shape == (8, 40)
 
 
 def test_orders_are_spread_evenly():
@@ -465,6 +469,29 @@ def test_rows_of_many_patterns_together_get_the_values_of_each_pattern(noise, sc
         np.testing.assert_allclose(getattr(few, name), getattr(together, name)[10:13], rtol=1e-9, atol=1e-11)
     assert together.n_evaluations == alone.n_evaluations
     assert MISSING_CELLS.is_ready
+
+
+def test_what_coalitions_know_is_found_once(monkeypatch):
+    """It follows from the model, so that further rows only take products with it; copies find their own."""
+    model, rows = model_and_rows(40, 4, 0)
+    explainer = Explainer(model, "spe", tolerance=0.05)
+    first = explainer.explain(rows)
+    copied = pickle.loads(pickle.dumps(explainer))
+    assert len(pickle.dumps(explainer)) < 300_000
+    with monkeypatch.context() as patch:
+        patch.setattr(coalitions._Players, "known", None)  # would be called
+        np.testing.assert_array_equal(explainer.explain(rows).values, first.values)
+    np.testing.assert_array_equal(copied.explain(rows).values, first.values)
+
+
+def test_rows_that_come_one_by_one_are_compiled_too():
+    model, rows = model_and_rows(30, 3, 0)
+    explainer = Explainer(model, "spe", tolerance=0.05)
+    values = explainer.shares(rows[:1]).values
+    for _ in range(200):
+        again = explainer.shares(rows[:1]).values
+    assert explainer.forms is not None
+    np.testing.assert_allclose(again, values, rtol=0, atol=1e-10 * np.abs(values).max())
 
 
 def test_says_what_it_chose(table):

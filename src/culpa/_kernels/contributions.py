@@ -10,8 +10,8 @@ several passes, which takes longer than the products.
 | | ``who`` | features that are players, (k,) |
 | x | ``columns`` | rows by feature, (d, n) |
 | z | ``z`` | latent variables given the coalition, (p, n) |
-| W z, then r | ``r`` | (k, n) |
-| m | ``m`` | (k, n); not needed if b' is 0 |
+| z and V b' z | ``both`` | (p, 2 n); z alone if b' is 0 |
+| W z and m | ``found_both`` | (k, 2 n) |
 | | ``of_m``, ``of_r`` | weights of m and r in the slope, (coalitions, k) |
 """
 
@@ -32,7 +32,8 @@ def contributions(W, who, weights, V, b, of_m, of_r, columns, found):
     for e in range(p):
         bends = bends or b[e] != 0.0
     inside, seen = np.empty((d, p)), np.empty((d, n))
-    r, m, of_players = np.empty((k, n)), np.empty((k, n)), W[who]
+    width = 2 * n if bends else n
+    of_players, both, found_both = W[who], np.empty((p, width)), np.empty((k, width))
     for c in range(len(V)):
         size = 0
         for i in range(d):
@@ -44,21 +45,22 @@ def contributions(W, who, weights, V, b, of_m, of_r, columns, found):
                     seen[size, at] = columns[i, at]
                 size += 1
         z = np.dot(V[c], np.dot(inside[:size].T, seen[:size]))
-        np.dot(of_players, z, r)
+        both[:, :n] = z
         if bends:
             for e in range(p):
                 for at in range(n):
                     z[e, at] *= b[e]
-            np.dot(of_players, np.dot(V[c], z), m)
+            both[:, n:] = np.dot(V[c], z)
+        np.dot(of_players, both, found_both)
         for i in range(k):
             own, bend, curve = who[i], of_m[c, i], of_r[c, i]
             if bends:
                 for at in range(n):
-                    left = columns[own, at] - r[i, at]
-                    found[i, at] += left * (bend * m[i, at] + curve * left)
+                    left = columns[own, at] - found_both[i, at]
+                    found[i, at] += left * (bend * found_both[i, n + at] + curve * left)
             else:
                 for at in range(n):
-                    left = columns[own, at] - r[i, at]
+                    left = columns[own, at] - found_both[i, at]
                     found[i, at] += curve * left * left
 
 

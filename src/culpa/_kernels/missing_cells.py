@@ -22,11 +22,12 @@ import numpy as np
 from culpa._kernels.kernel import Kernel
 
 
-def missing_cells(W, noise, alpha, b, trace, weights, V, rows, starts, places, lacking, found):
+def missing_cells(W, noise, alpha, b, trace, shares, weights, V, rows, starts, places, lacking, found):
     """Add contributions of all features to all coalitions to ``found``, (n, d).
 
     ``rows`` (n, d) have 0 where cells are missing. Row i misses ``lacking[places[starts[i] : starts[i + 1]]]``.
-    ``weights`` (coalitions, d) are 1 / noise of the features inside, and 0 outside.
+    ``weights`` (coalitions, d) are 1 / noise of the features inside, and 0 outside. Contributions to a coalition count by
+    ``shares``, (coalitions,).
     """
     (d, p), n, n_lacking = W.shape, len(rows), len(lacking)
     columns, most = np.ascontiguousarray(W.T), 0
@@ -87,7 +88,7 @@ def missing_cells(W, noise, alpha, b, trace, weights, V, rows, starts, places, l
                 inverse = 1.0 / (noise[i] + side[i] * own_g[i])
                 curve, left = own_h[i] * inverse, rows[row, i] - r[i]
                 slope = inverse * (2.0 * m[i] + (side[i] * curve + alpha[i]) * left)
-                found[row, i] += left * slope - trace * (curve + alpha[i])
+                found[row, i] += shares[c] * (left * slope - trace * (curve + alpha[i]))
 
 
 MISSING_CELLS = Kernel(missing_cells, worth=2e8)

@@ -205,7 +205,7 @@ class Explainer(CopiedInUse):
         """Shapley values alone, of complete rows in an array of any library: torch tensors on a GPU stay there.
 
         Returns values and standard errors like ``X``; `explain` has everything else. Rows hold the model's features:
-        where these are made of the user's columns, they have been made before.
+        where these are made of the user's columns, they have been made before. It compiles as `explain` does.
         """
         xp, model = array_namespace(X), self.model
         if X.ndim != 2 or X.shape[1] != self.game.n_features:
@@ -216,6 +216,9 @@ class Explainer(CopiedInUse):
         if bool(xp.any(xp.isnan(X))):
             raise ValueError("X has missing cells. Use explain, which supports them.")
         centre, scale = (as_array_like(array, X) for array in (model.centre, model.scale))
+        self._engine.count_rows(X.shape[0])
+        if self._engine.compiling_is_due:
+            self._engine.compile()
         shares = self._engine.share_out((xp.astype(X, xp.float64) - centre) / scale, self.players)
         self._one_pass.tell_doubts(Doubts(X.shape[0], shares.n_uncertain, shares.n_evaluations))
         return shares

@@ -59,6 +59,7 @@ class Block(NamedTuple):
 class Known(NamedTuple):
     """What coalitions know whatever the row."""
 
+    members: Array  # (C, d) of 0 and 1
     weights: Array  # (C, d): 1 / Psi inside the coalition, 0 outside
     V: Array  # (C, p, p)
     Q: Array | None  # (C, p, p); ``None`` if b' serves
@@ -66,6 +67,25 @@ class Known(NamedTuple):
     of_r: Array  # (C, k): (s kappa / D + alpha) / D
     blocks: list[Block]
     constants: Array  # (C, players)
+
+    def weighed(self, by: Array) -> "Known":
+        """With the contributions to each coalition times a number, (C,)."""
+        each, pairs = by[:, None], by[:, None, None]
+        blocks = [Block(block.places, block.of_m * pairs, block.of_r * pairs) for block in self.blocks]
+        return self._replace(
+            of_m=self.of_m * each, of_r=self.of_r * each, blocks=blocks, constants=self.constants * each
+        )
+
+    def some(self, these: slice) -> "Known":
+        """Some of the coalitions."""
+        blocks = [Block(block.places, block.of_m[these, ...], block.of_r[these, ...]) for block in self.blocks]
+        arrays = {
+            name: None if (array := getattr(self, name)) is None else array[these, ...] for name in _PER_COALITION
+        }
+        return self._replace(blocks=blocks, **arrays)
+
+
+_PER_COALITION = ("members", "weights", "V", "Q", "of_m", "of_r", "constants")
 
 
 def as_they_are(X: Array) -> Array:
@@ -119,14 +139,14 @@ class Marginals(CopiedInUse):
 
 
 class PlayersAtOnce(CopiedInUse):
-    """Contributions of some players, for rows like ``X`` in which the same features are observed."""
+    """Contributions of some players, of rows in arrays like ``X`` in which the same features are observed."""
 
     def __init__(self, game: Marginals, players: list[list[int]], X: Array) -> None:
         def here(array: Any) -> Array:
             return as_array_like(array, X)
 
         self.xp, self.game, who = array_namespace(X), game, np.concatenate(players).astype(np.intp)
-        self.rows, self.who = game.moves(X), here(who)
+        self.who = here(who)
         p, (first, second) = len(game.b), game.pairs
         sizes = np.array([len(player) for player in players])
         ends = np.cumsum(sizes)
@@ -167,7 +187,7 @@ class PlayersAtOnce(CopiedInUse):
         if found:
             constants = self._by_player(constants, [constant for _, constant in found])
         blocks = [block for block, _ in found]
-        return Known(weights, V, Q, 2 * inverse, (side * kappa_D + alpha) * inverse, blocks, constants)
+        return Known(members, weights, V, Q, 2 * inverse, (side * kappa_D + alpha) * inverse, blocks, constants)
 
     def _block(self, places: slice, V: Array, bent: Array, side: Array) -> tuple[Block, Array]:
         """Of a group, and its constants (C,)."""
@@ -185,15 +205,15 @@ class PlayersAtOnce(CopiedInUse):
         constants = -game.trace * (xp.sum(xp.sum(inverse * kappa, axis=2), axis=1) + xp.sum(alpha))
         return Block(places, 2 * inverse, inverse @ (sign * kappa @ inverse + alpha[:, None] * eye)), constants
 
-    def factors(self, known: Known, rows: Array, members: Array) -> tuple[Array, Array]:
+    def factors(self, known: Known, rows: Array) -> tuple[Array, Array]:
         """r and slope (C, n, k) of rows (n, d) that have been moved."""
         xp, game = self.xp, self.game
-        (C, d), (n, p) = members.shape, (rows.shape[0], len(game.b))
+        (C, d), (n, p) = known.members.shape, (rows.shape[0], len(game.b))
         seen = known.weights[:, None, :] * rows[None, :, :]
         z = xp.reshape(xp.reshape(seen, (C * n, d)) @ self.W, (C, n, p)) @ known.V
         r = xp.take(rows, self.who, axis=1)[None, :, :] - self._of_players(z)
         if known.Q is not None:
-            pull = xp.reshape((members * self.a)[:, None, :] * rows[None, :, :], (C * n, d)) @ self.decoder
+            pull = xp.reshape((known.members * self.a)[:, None, :] * rows[None, :, :], (C * n, d)) @ self.decoder
             push = (z @ known.Q - xp.reshape(pull, (C, n, p))) @ known.V
             m = self._of_players(push) - xp.take(self.alpha, self.who) * self._of_players(z, self.LT)
         elif self._bends:
@@ -208,9 +228,9 @@ class PlayersAtOnce(CopiedInUse):
             slope[:, :, block.places] = own if m is None else own + m[:, :, block.places] @ block.of_m
         return r, slope
 
-    def contributions(self, known: Known, rows: Array, members: Array) -> Array:
+    def contributions(self, known: Known, rows: Array) -> Array:
         """Of all players, added up over the coalitions, (n, players)."""
-        r, slope = self.factors(known, rows, members)
+        r, slope = self.factors(known, rows)
         r *= slope
         paid = self.xp.sum(r, axis=0)
         return (self.of_players(paid) if self.groups else paid) + self.xp.sum(known.constants, axis=0)
@@ -238,9 +258,8 @@ class PlayersAtOnce(CopiedInUse):
 
     def _of_players(self, z: Array, WT: Array | None = None) -> Array:
         """z W^T, (C, n, k)."""
-        C, n, p = z.shape
-        flat = self.xp.reshape(z, (C * n, p)) @ (self.WT if WT is None else WT)
-        return self.xp.reshape(flat, (C, n, -1))
+        (C, n, p), WT = z.shape, self.WT if WT is None else WT
+        return self.xp.reshape(self.xp.reshape(z, (C * n, p)) @ WT, (C, n, WT.shape[1]))
 
     def _packed(self, matrices: Array) -> Array:
         """Entries of symmetric matrices (C, p, p) by pairs."""

@@ -9,7 +9,7 @@ proportion to their variance over the reference rows. So players whose value is 
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -21,20 +21,20 @@ from culpa._kernels.contributions import CONTRIBUTIONS
 from culpa._kernels.missing_cells import MISSING_CELLS
 from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
-from culpa.games.marginals import PlayersAtOnce
+from culpa.games.marginals import Known, PlayersAtOnce
 from culpa.shapley import on_gpu
 from culpa.shapley.forms import QuadraticForms, coordinates_of, forms_from_probes, packed, unit_of
 from culpa.shapley.plan import FormsCost
-from culpa.shapley.rules import CoalitionRule
+from culpa.shapley.rules import CoalitionRule, Piece
 from culpa.shapley.sampling import Part, Sampling, relative_error
 from culpa.shapley.shares import Progress, part_of, summarise
 
 _MOST, _MOST_UNTIL_CERTAIN = 1 << 20, 1 << 15  # coalitions
 _REPLICATES_UNTIL_CERTAIN = 16  # the more there are, the fewer standard errors make a value certain
 _GROWTH = 16.0  # a sample tells how many coalitions are needed if they are at most so many times more
-_MARGIN = 1.1  # more coalitions than the sample says
+_FALL, _MARGIN = 1.8, 1.05  # as many coalitions as the error is too large to that power, and some more
 _NUMBERS, _NUMBERS_ON_GPU = 1 << 16, 1 << 25  # rows x features x coalitions held at a time
-_MOST_TOGETHER = 32  # coalitions
+_MOST_TOGETHER, _MOST_KEPT = 128, 1 << 23  # coalitions, and numbers about those of complete rows
 _FEWEST_ROWS = 4  # for the kernel
 _MOST_MISSING = 8  # cells of a row; with more of them, its pattern has coalitions of its own
 _OF_MISSING = 3.0  # times as long as a complete row
@@ -64,10 +64,8 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         return found if there is None else on_gpu.to_numpy(found)
 
     def _replicated(self, part: Part, rule: CoalitionRule) -> Array:
-        xp, weights = array_namespace(part.rows), rule.weights
-        found = self._by_stratum(part, rule, self.settings.progress)
-        values = xp.sum(found * as_array_like(weights, part.rows)[None, :, None, None], axis=1)
-        gap = as_array_like(self._total(part), part.rows)[None, :] - xp.sum(values, axis=2)
+        values = self._sums(part, rule, progress=self.settings.progress)[:, 0, ...]
+        gap = as_array_like(self._total(part), part.rows)[None, :] - array_namespace(part.rows).sum(values, axis=2)
         seen = None if part.seen is None else part.seen[:, np.concatenate(part.players)]
         return values + gap[:, :, None] * as_array_like(self._shares(part.present, seen), part.rows)
 
@@ -100,23 +98,61 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         shares = np.where(shares.any(axis=1, keepdims=True), shares, everybody)
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def _by_stratum(self, part: Part, rule: CoalitionRule, progress: Progress | None = None) -> Array:
-        """Mean contributions in each stratum, (replicates, strata, n, players)."""
-        xp, n_strata = array_namespace(part.rows), len(rule.sizes)
-        tasks = [(replicate, stratum) for replicate in range(rule.n_replicates) for stratum in range(n_strata)]
-        chunks = row_chunks(part.rows, max(64, _CELLS_PER_CHUNK // part.game.n_features))
-        found = [xp.zeros((rule.n_replicates, n_strata, 0, len(part.players)), dtype=part.rows.dtype)]
-        on_processor = isinstance(part.rows, np.ndarray)
+    def _sums(
+        self, part: Part, rule: CoalitionRule, *, by_stratum: bool = False, progress: Progress | None = None
+    ) -> Array:
+        """Weighted sums of contributions in each replicate, (replicates, 1 or strata, n, players)."""
+        xp, players, n_sums = array_namespace(part.rows), self._players_of(part), len(rule.sizes) if by_stratum else 1
+        pieces, found = rule.pieces(_MOST_TOGETHER), []
+        chunks = row_chunks(part.rows, max(64, _CELLS_PER_CHUNK // part.game.n_features)) or [part.rows]
         for done, rows in enumerate(chunks):
-            at = _At(part._replace(rows=rows, seen=None if part.seen is None else ~np.isnan(rows)))
+            moved = players.marginals.moves(rows)
 
-            def mean(task: tuple[int, int], at: _At = at) -> Array:
-                return at.mean(rule.members(*task))
+            def sums(piece: Piece, moved: Array = moved) -> list[tuple[int, Array]]:
+                known, weights = self._known(players, rule, piece, keep=not by_stratum)
+                parts = rule.strata(piece) if by_stratum else [(0, slice(None))]
+                of = [(stratum, known.some(at), weights[at]) for stratum, at in parts]
+                return [(stratum, players.sum(moved, some, by, part.seen is not None)) for stratum, some, by in of]
 
-            report = part_of(progress, done, len(chunks))
-            means = in_threads(mean, tasks, self.settings.n_jobs if on_processor else 1, report)
-            found.append(xp.reshape(xp.stack(means), (rule.n_replicates, n_strata, *means[0].shape)))
-        return found[1] if len(found) == 2 else xp.concat(found, axis=2)
+            totals: list[list[Array]] = [[0.0] * n_sums for _ in range(rule.n_replicates)]
+            n_jobs = self.settings.n_jobs if isinstance(part.rows, np.ndarray) else 1
+            for piece, each in zip(
+                pieces, in_threads(sums, pieces, n_jobs, part_of(progress, done, len(chunks))), strict=True
+            ):
+                for stratum, total in each:
+                    totals[piece.replicate][stratum] = totals[piece.replicate][stratum] + total
+            found.append(xp.stack([xp.stack(one) for one in totals]))
+        return found[0] if len(found) == 1 else xp.concat(found, axis=2)
+
+    def _players_of(self, part: Part) -> "_Players":
+        whole = part.game is self.game and part.players == self.players and isinstance(part.rows, np.ndarray)
+        return self._whole_players if whole else _Players(part)
+
+    @cached_property
+    def _whole_players(self) -> "_Players":
+        """Of complete rows."""
+        return _Players(self.whole)
+
+    def _known(self, players: "_Players", rule: CoalitionRule, piece: Piece, *, keep: bool) -> tuple[Known, Floats]:
+        """What coalitions know, and their weights. That of complete rows is kept: finding it takes longer than a row."""
+        kept = self._kept if keep and players is vars(self).get("_whole_players") else {}
+        found = kept.get((rule, piece))
+        if found is None:
+            bits, weights = rule.members(piece)
+            found = players.known(bits).weighed(as_array_like(weights, players.like)), weights
+            each = self._p**2 + 5 * self.game.n_features
+            if each * _MOST_TOGETHER * (len(kept) + 1) <= _MOST_KEPT:
+                kept[rule, piece] = found
+        return found
+
+    @cached_property
+    def _kept(self) -> dict[tuple[CoalitionRule, Piece], tuple[Known, Floats]]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in super().__getstate__().items() if name not in ("_kept", "_whole_players")
+        }
 
     @cached_property
     def _first(self) -> Tried:
@@ -124,9 +160,8 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         return self._try(CoalitionRule.first(len(self.players), self.settings.seed))
 
     def _try(self, rule: CoalitionRule) -> Tried:
-        found, weights = np.asarray(self._by_stratum(self.whole, rule)), rule.weights
-        shares = summarise(np.einsum("k,rknp->rnp", weights, found), rule.n_coalitions)
-        by_stratum = (weights**2)[:, None, None] * found.var(axis=0, ddof=1)  # (strata, n, players)
+        found = np.asarray(self._sums(self.whole, rule, by_stratum=True))
+        shares, by_stratum = summarise(found.sum(axis=1), rule.n_coalitions), found.var(axis=0, ddof=1)
         in_all = by_stratum.sum(axis=(0, 2))
         relative = by_stratum / np.where(in_all > 0, in_all, 1.0)[:, None]
         needs = np.sqrt(np.median(relative.sum(axis=2), axis=1) * np.array(rule.sizes))
@@ -146,7 +181,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         tolerance, most = float(settings.tolerance), float(budget or _MOST)
         while tried.error > tolerance and rule.n_coalitions < most:
             self._report(tried.error)
-            growth = _MARGIN * (tried.error / tolerance) ** 2
+            growth = _MARGIN * (tried.error / tolerance) ** _FALL
             needed: float = rule.n_coalitions * min(growth, _GROWTH)
             larger = rule.allocated(tried.needs, min(needed, most)).within(most)
             if growth <= _GROWTH and needed <= most:
@@ -207,17 +242,17 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         self, game: Game, players: Sequence[list[int]], present: Sequence[int], features: Positions | None
     ) -> QuadraticForms:
         """The same numbers as without forms, up to rounding."""
-        unit, rule, marginals = unit_of(game, features), self.rule, game.marginals
-        assert marginals is not None
-        d, weights = len(unit), rule.weights
-        at = _At(Part(game, unit, list(players), present))
+        unit, rule = unit_of(game, features), self.rule
+        players_at_once, pieces = _Players(Part(game, unit, list(players), present)), rule.pieces(_MOST_TOGETHER)
+        moved = players_at_once.marginals.moves(unit)
 
         def add(replicate: int) -> tuple[Floats, Floats]:
-            matrices, constants = np.zeros((len(players), d, d)), np.zeros(len(players))
-            for stratum, size in enumerate(rule.sizes):
-                more, constant = at.forms(rule.members(replicate, stratum))
-                matrices += (weights[stratum] / size) * more
-                constants += (weights[stratum] / size) * constant
+            matrices, constants = np.zeros((len(players), len(unit), len(unit))), np.zeros(len(players))
+            for piece in pieces:
+                if piece.replicate == replicate:
+                    known = self._known(players_at_once, rule, piece, keep=False)[0]
+                    matrices += players_at_once.forms(moved, known)
+                    constants += known.constants.sum(axis=0)
             return packed(matrices), constants
 
         parts = in_threads(add, range(rule.n_replicates), self.settings.n_jobs, self.settings.progress)
@@ -227,87 +262,66 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         shares = self._shares(present)
         coefficients += (total.coefficients - coefficients.sum(axis=1, keepdims=True)) * shares.T
         constants += (total.constants - constants.sum(axis=1, keepdims=True)) * shares
-        return QuadraticForms(coefficients, constants, d, rule.n_coalitions, coordinates_of(game))
+        return QuadraticForms(coefficients, constants, len(unit), rule.n_coalitions, coordinates_of(game))
 
     def _total_of(self, game: Game, rows: Floats, observed: Positions) -> Floats:
         """Totals of probes, as values of one player, (1, probes, 1)."""
         return self._total(Part(game, rows, [observed.tolist()], [0]))[None, :, None]
 
 
-class _At:
-    """Contributions to coalitions, of rows in which the same features are observed."""
+class _Players:
+    """Contributions of the players of a part to coalitions."""
 
     def __init__(self, part: Part) -> None:
-        marginals, d = part.game.marginals, part.game.n_features
+        marginals, d, n_players = part.game.marginals, part.game.n_features, len(part.players)
         assert marginals is not None  # the engine has looked
-        self.seen, rows = part.seen, part.rows if part.seen is None else np.where(part.seen, part.rows, 0.0)
-        self.marginals, self.players = marginals, PlayersAtOnce(marginals, part.players, rows)
-        self.rows = self.players.rows
+        self.marginals, self.like = marginals, part.rows[:0, :]
+        self.at_once = PlayersAtOnce(marginals, part.players, self.like)
         # which player each feature belongs to: nobody, or it is given
-        n_players = len(part.players)
         self.owner, self.present = np.full(d, n_players, dtype=np.intp), np.array(part.present, dtype=np.intp)
         for k, player in enumerate(part.players):
             self.owner[player] = k
         self.owner[part.game.known] = n_players + 1
 
-    def mean(self, bits: Mask) -> Array:
-        """Of all coalitions (C, all players), (n, players)."""
-        if self.seen is not None:
-            return self._with_missing_cells(bits)
-        n, k = self.rows.shape[0], len(self.players.sizes)
-        on_processor, operations = isinstance(self.rows, np.ndarray), 4.0 * len(bits) * n * k * len(self.marginals.b)
-        compiled = on_processor and n >= _FEWEST_ROWS and self.marginals.leak is None and not self.players.groups
-        if compiled and not CONTRIBUTIONS.pays(operations):
-            CONTRIBUTIONS.note_work_without(operations)
-            compiled = False
-        numbers = _NUMBERS if on_processor else _NUMBERS_ON_GPU
-        together = _MOST_TOGETHER if compiled else max(1, numbers // max(1, n * self.rows.shape[1]))
-        together = min(together, _MOST_TOGETHER) if on_processor else together
-        return (self._compiled if compiled else self._by_arrays)(bits, together) / len(bits)
-
-    def _with_missing_cells(self, bits: Mask) -> Floats:
-        """The same for rows each of which misses some features."""
-        assert self.seen is not None
-        at, game = self.players, self.marginals
-        of_row, features = np.nonzero(~self.seen)
-        starts = np.searchsorted(of_row, np.arange(len(self.rows) + 1))
-        lacking, places = np.unique(features, return_inverse=True)
-        constant, found = (game.noise, game.alpha, game.b, game.trace), np.zeros(self.rows.shape)
-        for start in range(0, len(bits), _MOST_TOGETHER):
-            known = at.known(self._members(bits[start : start + _MOST_TOGETHER]))
-            MISSING_CELLS(at.W, *constant, known.weights, known.V, self.rows, starts, places, lacking, found)
-        return np.where(self.seen, found, 0.0)[:, at.who] / len(bits)
-
-    def _by_arrays(self, bits: Mask, together: int) -> Array:
-        total = 0.0
-        for start in range(0, len(bits), together):
-            members = self._members(bits[start : start + together])
-            total = total + self.players.contributions(self.players.known(members), self.rows, members)
-        return total
-
-    def _compiled(self, bits: Mask, together: int) -> Array:
-        at, columns = self.players, np.ascontiguousarray(self.rows.T)
-        found, constants = np.zeros((len(at.who), len(self.rows))), 0.0
-        for start in range(0, len(bits), together):
-            known = at.known(self._members(bits[start : start + together]))
-            CONTRIBUTIONS(at.W, at.who, known.weights, known.V, at.b, known.of_m, known.of_r, columns, found)
-            constants = constants + known.constants.sum(axis=0)
-        return found.T + constants
-
-    def forms(self, bits: Mask) -> tuple[Floats, Floats]:
-        """Matrices (players, n, n) and constants (players,), added up; rows are unit rows."""
-        at, n = self.players, len(self.rows)
-        matrices, constants = np.zeros((len(at.who), n, n)), np.zeros(len(at.sizes))
-        together = max(1, min(_MOST_TOGETHER, (16 * _NUMBERS) // max(1, n * len(at.who))))
-        for start in range(0, len(bits), together):
-            members = self._members(bits[start : start + together])
-            known = at.known(members)
-            r, slope = at.factors(known, self.rows, members)
-            matrices += r.transpose(2, 1, 0) @ slope.transpose(2, 0, 1)
-            constants = constants + known.constants.sum(axis=0)
-        return at.of_players(matrices.transpose(1, 2, 0)).transpose(2, 0, 1), constants
-
-    def _members(self, bits: Mask) -> Array:
-        """Coalitions of players as coalitions of features, (C, d) of 0 and 1."""
+    def known(self, bits: Mask) -> Known:
+        """What coalitions (C, all players) know."""
         everybody = np.concatenate([bits[:, self.present], np.zeros((len(bits), 1)), np.ones((len(bits), 1))], axis=1)
-        return as_array_like(everybody[:, self.owner], self.rows)
+        return self.at_once.known(as_array_like(everybody[:, self.owner], self.like))
+
+    def sum(self, rows: Array, known: Known, weights: Floats, missing: bool) -> Array:
+        """Weighted contributions to coalitions, added up, (n, players)."""
+        if missing:
+            return self._with_missing_cells(rows, known, weights)
+        (n, d), at, C = rows.shape, self.at_once, len(weights)
+        operations = 4.0 * C * n * len(at.sizes) * len(self.marginals.b)
+        if isinstance(rows, np.ndarray) and n >= _FEWEST_ROWS and self.marginals.leak is None and not at.groups:
+            if CONTRIBUTIONS.pays(operations):
+                columns, found = np.ascontiguousarray(rows.T), np.zeros((len(at.who), n))
+                CONTRIBUTIONS(at.W, at.who, known.weights, known.V, at.b, known.of_m, known.of_r, columns, found)
+                return found.T + known.constants.sum(axis=0)
+            CONTRIBUTIONS.note_work_without(operations)
+        together = max(1, (_NUMBERS if isinstance(rows, np.ndarray) else _NUMBERS_ON_GPU) // max(1, n * d))
+        if together >= C:
+            return at.contributions(known, rows)
+        return sum(at.contributions(known.some(slice(i, i + together)), rows) for i in range(0, C, together))
+
+    def _with_missing_cells(self, rows: Floats, known: Known, weights: Floats) -> Floats:
+        """The same for rows each of which misses some features."""
+        at, game, seen = self.at_once, self.marginals, ~np.isnan(rows)
+        of_row, features = np.nonzero(~seen)
+        starts = np.searchsorted(of_row, np.arange(len(rows) + 1))
+        lacking, places = np.unique(features, return_inverse=True)
+        constant, found = (game.noise, game.alpha, game.b, game.trace, weights), np.zeros(rows.shape)
+        rows = np.where(seen, rows, 0.0)
+        MISSING_CELLS(at.W, *constant, known.weights, known.V, rows, starts, places, lacking, found)
+        return np.where(seen, found, 0.0)[:, at.who]
+
+    def forms(self, unit: Floats, known: Known) -> Floats:
+        """Matrices (players, n, n) of weighted contributions, added up; rows are unit rows."""
+        at, n = self.at_once, len(unit)
+        matrices = np.zeros((len(at.who), n, n))
+        together = max(1, (16 * _NUMBERS) // max(1, n * len(at.who)))
+        for start in range(0, len(known.members), together):
+            r, slope = at.factors(known.some(slice(start, start + together)), unit)
+            matrices += r.transpose(2, 1, 0) @ slope.transpose(2, 0, 1)
+        return np.asarray(at.of_players(matrices.transpose(1, 2, 0)).transpose(2, 0, 1))

@@ -16,7 +16,8 @@ shift of the points (an exclusive or), so that replicates are independent, and n
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,14 @@ _MOST_STRATA = 12
 _BITS = 30
 _MOST_SOBOL = 21_201  # dimensions
 _SPREAD = (2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 2, 2)  # coalitions in twelve strata, before anything is known about the game
+
+
+class Piece(NamedTuple):
+    """Some coalitions of one replicate of a rule."""
+
+    replicate: int
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True)
@@ -63,15 +72,31 @@ class CoalitionRule:
         """Width of each stratum, in shares of the players."""
         return np.diff(_edges(len(self.sizes)))
 
-    def members(self, replicate: int, stratum: int) -> Mask:
-        """Coalitions in one stratum, (size, players)."""
-        size, rng = self.sizes[stratum], np.random.default_rng([self.seed, replicate, stratum])
-        shift = rng.integers(0, 1 << _BITS, self.n_players, dtype=np.uint32)
-        at, place = rng.random(), np.arange(size)
-        low, high = _edges(len(self.sizes))[stratum : stratum + 2]
-        q = low + (high - low) * (place + np.where(place % 2, 1 - at, at)) / size
-        points = _net(self.n_players, max(self.sizes), self.seed)[:size] ^ shift
-        return np.asarray(points < (q * (1 << _BITS)).astype(np.uint32)[:, None])
+    def pieces(self, most: int) -> list["Piece"]:
+        """All coalitions, at most so many at a time, of one replicate each."""
+        return [
+            Piece(replicate, start, min(start + most, sum(self.sizes)))
+            for replicate in range(self.n_replicates)
+            for start in range(0, sum(self.sizes), most)
+        ]
+
+    def strata(self, piece: "Piece") -> list[tuple[int, slice]]:
+        """Which of its coalitions are in which stratum."""
+        ends = np.clip(np.cumsum([0, *self.sizes]) - piece.start, 0, piece.stop - piece.start).tolist()
+        return [(stratum, slice(*pair)) for stratum, pair in enumerate(pairwise(ends)) if pair[0] < pair[1]]
+
+    def members(self, piece: "Piece") -> tuple[Mask, Floats]:
+        """Its coalitions, (coalitions, players), and the weight of each in the estimate of its replicate."""
+        sizes, rng = np.array(self.sizes), np.random.default_rng([self.seed, piece.replicate])
+        shifts = rng.integers(0, 1 << _BITS, (len(sizes), self.n_players), dtype=np.uint32)
+        at, edges = rng.random(len(sizes)), _edges(len(sizes))
+        stratum = np.repeat(np.arange(len(sizes)), sizes)[piece.start : piece.stop]
+        place = np.arange(piece.start, piece.stop) - (np.cumsum(sizes) - sizes)[stratum]
+        within = (place + np.where(place % 2, 1 - at[stratum], at[stratum])) / sizes[stratum]
+        q = edges[stratum] + self.weights[stratum] * within
+        points = _net(self.n_players, max(self.sizes), self.seed)[place] ^ shifts[stratum]
+        inside = points < (q * (1 << _BITS)).astype(np.uint32)[:, None]
+        return np.asarray(inside), (self.weights / sizes)[stratum]
 
     def allocated(self, needs: Floats, total: float) -> "CoalitionRule":
         """At least ``total`` coalitions, in proportion to what the strata need; powers of 2, as the points want it."""
