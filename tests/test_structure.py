@@ -137,6 +137,7 @@ ACROSS_MODULES = {
     "typing/test_user_scripts.py",
     "spark/test_on_spark.py",
     "cli/test_outputs.py",
+    "monitoring/test_batches.py",
 }
 
 
