@@ -1,6 +1,7 @@
 """Two periods compared: the difference of mean explanations, its intervals, and changed correlations."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -277,3 +278,48 @@ def test_stretches_that_repeat_each_other_do_not_make_a_correlation_certain():
     for pair in detector.compare(before, after).correlations:
         assert pair.change.high - pair.change.value == pytest.approx(margin, rel=1e-9)
         assert pair.change.value - pair.change.low == pytest.approx(margin, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"lags": 1}, {"given": ["x7"]}, {"groups": {"g": ["x0", "x1"]}}], ids=str)
+@pytest.mark.parametrize("remember", [0.0, 0.9])
+def test_a_recalibrated_feature_is_named_alone(options, remember):
+    """Its neighbours, which no longer agree with it, have parts in the change of the score, but did not change."""
+    frame = lambda n, seed: pd.DataFrame(rows(n, seed, remember=remember), columns=[f"x{j}" for j in range(8)])  # noqa: E731
+    detector = PCADetector(**options).fit(frame(600, 0))
+    before, after = frame(500, 1), frame(500, 2)
+    assert detector.compare(before, after).own == ()
+    after["x2"] += 1.5
+    after["x5"] -= 2.5
+    comparison = detector.compare(before, after)
+    found = {one.feature: one.change for one in comparison.own}
+    assert list(found) == ["x5", "x2"]
+    assert found["x2"].low < 1.5 < found["x2"].high
+    assert found["x5"].value == pytest.approx(-2.5, abs=0.2)
+    assert re.match(
+        r"Compared with the other features, x5 reads 2\.\d+ lower \(2\.\d+ to 2\.\d+\) and x2 reads 1\.\d+ higher "
+        r"\(1\.\d+ to 1\.\d+\) than before\. The mean score went from ",
+        comparison.sentence,
+    )
+    assert json.loads(comparison.to_json())["own"][0]["feature"] == "x5"
+    back = after.copy()
+    for name, change in found.items():
+        back[name] -= change.value
+    again = detector.compare(before, back).score
+    close = 0.2 if detector.fitted.columns.lags else 1e-6  # whose first rows have no past
+    assert comparison.left == pytest.approx(tuple(again), abs=close)
+    assert f"Without this, it would have changed by {comparison.left}. " in comparison.sentence
+    assert "accounts for" not in comparison.sentence
+    moved = after + 2 * np.random.default_rng(3).normal(size=8)
+    assert detector.compare(before, moved).own == ()
+
+
+def test_own_changes_are_in_units_of_the_readings():
+    """As in other units of the same rows, and in one period of incomplete rows there are none."""
+    before, after = rows(400, 1), rows(400, 2)
+    after[:, 3] += 1.0
+    one = PCADetector().fit(rows(500, 0)).compare(before, after).own
+    other = PCADetector().fit(1000 * rows(500, 0) + 5).compare(1000 * before + 5, 1000 * after + 5).own
+    assert [each.feature for each in one] == ["x3"]
+    assert np.array(other[0].change) == pytest.approx(1000 * np.array(one[0].change), rel=1e-6)
+    before[:, 0] = np.nan
+    assert PCADetector().fit(rows(500, 0)).compare(before, after).own == ()

@@ -63,7 +63,8 @@ def _print(comparison: "Comparison", top: int, noun: str) -> None:
         for each in comparison.features[:top]
     ]
     headers = (noun, "change", f"{CONFIDENCE:.0%} interval", "share", "mean before", "mean after")
-    typer.echo("\n" + sheet(headers, parts, title="Parts of the change of the mean score"))
+    follow = "; those of other features follow from what changed" if comparison.left is not None else ""
+    typer.echo("\n" + sheet(headers, parts, title=f"Parts of the change of the mean score{follow}"))
     pairs = [
         (pair.first, pair.second, f"{pair.before:.2f}", f"{pair.after:.2f}", f"{pair.p_value:.2g}")
         for pair in comparison.correlations[:_PAIRS_SHOWN]

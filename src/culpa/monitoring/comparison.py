@@ -21,18 +21,20 @@ from culpa._core.native import emptied
 from culpa._core.result import Result
 from culpa._core.threads import one_blas_thread
 from culpa._core.types import DataFrame, Floats, TableT
-from culpa._core.words import count, cut
+from culpa._core.words import count, cut, listed
 from culpa.columns import Reading
 from culpa.explaining.explainer import Explainer
 from culpa.fitted import FittedDetector
 from culpa.models import Moments
 from culpa.monitoring.decisive import Decisive, Stretches, decisive_stretches
 from culpa.monitoring.intervals import CONFIDENCE, Interval, batch_variance, margin_of, welch
+from culpa.monitoring.own_changes import OwnChange, own_changes, score_without
 from culpa.monitoring.periods import Period
 
 _ROWS_PER_CHUNK = 1 << 14  # rows explained at a time
 _PAIRS_KEPT = 100
 _NAMED = 3  # features that the sentence names at most
+_MUCH = 0.25  # of the change, from which parts of what is left are told
 _LARGEST_CORRELATION = 1 - 1e-12  # Fisher's z of 1 is infinite
 
 
@@ -85,6 +87,11 @@ class Comparison(Result[TableT]):
         Stretches of rows on which most of the change depends, because their scores are far from all others.
     n_clear : int
         How many of all pairs have correlations that changed clearly.
+    own : tuple of OwnChange
+        One to three features that changed by themselves, if that explains the change of the means: how much more each
+        reads than before for the same readings of all others, such as after a recalibration.
+    left : Interval or None
+        Change of the mean score without these changes, where the score is quadratic and hardly a row incomplete.
 
     statistic : str
         The score that is compared.
@@ -113,11 +120,13 @@ class Comparison(Result[TableT]):
     decisive: Decisive | None = None
     n_clear: int = 0
     confidence: float = CONFIDENCE  # of intervals
+    own: tuple[OwnChange, ...] = ()
+    left: Interval | None = None
 
     @property
     def sentence(self) -> str:
         """The comparison in plain words."""
-        told = f"The mean score went from {self.score_before:.4g} to {self.score_after:.4g}{self._judged}"
+        told = f"{self._own}The mean score went from {self.score_before:.4g} to {self.score_after:.4g}{self._judged}"
         if not self.n_clear:
             return f"{told} No correlation changed clearly."
         pair = self.correlations[0]
@@ -128,6 +137,14 @@ class Comparison(Result[TableT]):
         )
 
     @property
+    def _own(self) -> str:
+        """What changed in features by themselves."""
+        if not self.own:
+            return ""
+        told = listed([f"{cut(one.feature)} reads {one}" for one in self.own])
+        return f"Compared with the other features, {told} than before. "
+
+    @property
     def _judged(self) -> str:
         """Whether the mean score changed clearly, and why or why not."""
         change = self.score
@@ -135,7 +152,11 @@ class Comparison(Result[TableT]):
             return ". Each period needs at least 2 rows to tell whether this is a clear change."
         told = f", a change of {change.value:+.3g} ({CONFIDENCE:.0%} interval {change.low:.3g} to {change.high:.3g})"
         if change.excludes_zero:
-            return f"{told}: {self._parts}."
+            if self.left is None:
+                return f"{told}: {self._parts}."
+            told = f"{told}. Without this, it would have changed by {self.left}"
+            small = not self.left.excludes_zero or abs(self.left.value) < _MUCH * abs(change.value)
+            return f"{told}." if small else f"{told}: {self._parts}."
         if self.decisive is None:
             return f"{told}, which is no clear change."
         return f"{told}. {self.decisive.sentence}"
@@ -193,6 +214,8 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
     change = y2 - y1
     intervals = [Interval(float(c), float(c - m), float(c + m)) for c, m in zip(change, margin, strict=True)]
     own_means = [_column_means(period, explainer) for period in (before, after)]
+    own, moved = own_changes(before, after)
+    left = score_without(after, moved) if own else None
     order = ranked(np.sign(change[-1] or 1.0) * change[:-1])
     names = explainer.player_names
     features = tuple(
@@ -221,6 +244,8 @@ def compare_periods(before: Period, after: Period, native: Any = None) -> Compar
             Stretches(n2, means2[:, -1], after.labels),
         ),
         n_clear,
+        own=own,
+        left=None if left is None else Stretches(n1, means1[:, -1], ()).change_to(Stretches(n2, left, ())),
         native=native,
     )
 
