@@ -1,6 +1,6 @@
 """Which features changed by themselves between two periods?
 
-If one tag is recalibrated, the score changes, and so do the Shapley values of its neighbours, which no longer agree with it.
+If one tag is recalibrated, the score changes, and so do Shapley values of its neighbours, which no longer agree with it.
 The means of the readings tell them apart: D is the difference of the mean standardised rows, and if few features read
 something else, D without them is what chance gives. Chance is known from the means of consecutive stretches of rows, along
 each principal axis by itself, because slow axes wander more.
@@ -58,8 +58,10 @@ def own_changes(before: Period, after: Period) -> tuple[tuple[OwnChange, ...], F
     at = [j for k in found.players for j in blocks[k]]
     precision = root.T @ root
     beyond = np.linalg.solve(precision[np.ix_(at, at)], precision[at])  # what the others imply
-    change, spread = beyond @ shift, [batch_variance(n, means @ beyond.T) for n, means in stretches]
-    margin, widest = (margin_of(*spread, 0.0, level) for level in (1 - CONFIDENCE, (1 - CONFIDENCE) / len(blocks)))
+    change, (first, second) = beyond @ shift, (batch_variance(n, means @ beyond.T) for n, means in stretches)
+    margin, widest = (
+        margin_of(first, second, 0.0, level) for level in (1 - CONFIDENCE, (1 - CONFIDENCE) / len(blocks))
+    )
     ends = np.stack([change, change - margin, change + margin]) * model.scale[at]
     chosen = [(k, at.index(blocks[k][0])) for k in found.players]
     chosen = [
