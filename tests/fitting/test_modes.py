@@ -1,6 +1,7 @@
 """PCADetector(modes=...): limits per mode, false alarms, incidents, report, model files, command line, refusals."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import culpa as package
 from culpa import MixturePPCA, PCADetector
 from culpa.datasets import make_modes_plant
 from culpa.detecting.pieces import fit_moments
+from culpa.fitting.diagnostics import modes_in_words
 from culpa.fitting.modes import blocks_within
 from culpa.io.model_file import ModelFileError
 from culpa.models import Moments
@@ -332,3 +334,41 @@ def test_one_mode_is_not_explained_by_retraining():
     for game in ("conditional", "interventional", "minimal"):
         why = detector.explain(X[:2], game=game)
         np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, detector.fitted.score(X[:2]))
+
+
+def grades(n, seed, shift=12.0):
+    """Two grades in campaigns of unequal length, within which successive rows resemble each other."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 3))
+    for t in range(1, n):
+        z[t] = 0.9 * z[t - 1] + np.sqrt(1 - 0.81) * z[t]
+    mix = np.random.default_rng(5).normal(size=(3, 16))
+    grade = (np.arange(n) % 500 >= 400).astype(int)
+    moved = np.zeros(16)
+    moved[:6] = shift * np.sqrt((mix**2).sum(axis=0) + 0.25)[:6]
+    return z @ mix + 0.5 * rng.normal(size=(n, 16)) + grade[:, None] * moved, grade
+
+
+def test_grades_that_change_seldom_are_found_and_told():
+    X, grade = grades(1500, 0)
+    names = [f"tag{k}" for k in range(16)]
+    table = pd.DataFrame(X, columns=names)
+    detector = PCADetector(modes="auto").fit(table)
+    assert detector.model_.weights_ == pytest.approx([0.8, 0.2])
+    assert detector.operating_modes(table).tolist() == (grade + 1).tolist()
+    [told] = modes_in_words(detector.fitted)
+    assert told.startswith("mode 2 (20% of the rows) differs from mode 1 in tag")
+    assert told.endswith(" and 3 more columns")
+    named = re.findall(r"(tag\d+) \((\S+) instead of (\S+), (\S+) sd\)", told)
+    assert len(named) == 3
+    for name, here, usual, apart in named:
+        column = X[:, names.index(name)]
+        assert float(here) == pytest.approx(column[grade == 1].mean(), rel=1e-3)
+        assert float(usual) == pytest.approx(column[grade == 0].mean(), rel=1e-3, abs=1e-3)
+        assert float(apart) == pytest.approx(12, abs=2)
+
+
+def test_slow_changes_within_one_grade_are_no_modes():
+    detector = PCADetector(modes="auto").fit(grades(1500, 0, shift=0.0)[0])
+    assert detector.model_.n_modes_ == 1
+    assert modes_in_words(detector.fitted) == []

@@ -49,7 +49,7 @@ def fit(
     culpa fit pi.csv -o plant.culpa --long tag,time,value,quality --every 1min
     """
     from culpa.detecting.detector import PCADetector
-    from culpa.fitting.diagnostics import ties_in_words
+    from culpa.fitting.diagnostics import modes_in_words, ties_in_words
     from culpa.jobs.fitting import fit as learn
 
     options.check_output(output, on_spark.paths(table) if engine.is_spark else table.inputs(), force=force)
@@ -73,7 +73,8 @@ def fit(
             detector.explainer().compile()
     detector.units_ = {**detector.units_, **units}
     console.tell_missing(source, quiet=quiet)
-    texts = [] if quiet else [_summary(detector, output, source), *ties_in_words(detector.fitted)]
+    found = [*modes_in_words(detector.fitted), *ties_in_words(detector.fitted)]
+    texts = [] if quiet else [_summary(detector, output, source), *found]
     options.save_model(detector, source, output)  # after everything that may fail
     for text in texts:
         console.say(text)

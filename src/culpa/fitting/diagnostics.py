@@ -21,6 +21,7 @@ from culpa.scores.held_out import FEWEST_ROWS
 
 _ROWS_PER_FEATURE = 5  # fewer training rows than this lie closer to the model than new ones will
 _TIES_TOLD = 10
+_CLEARLY_APART, _MODES_TOLD = 3.0, 3  # standard deviations from which means of modes differ, and columns that are named
 _SAME = 1 - 1e-9  # correlation of two columns that are one and the same
 
 
@@ -57,6 +58,30 @@ def rate_in_words(fitted: FittedDetector) -> str:
     incidents = 1000 * excess_of(fitted).false_incidents(excess_of(fitted).bound())
     told = f"held-out rows: {value}% above {limit}, {interval}"
     return f"{told}; about {incidents:.2g} false incidents per 1,000 normal rows"
+
+
+def modes_in_words(fitted: FittedDetector) -> list[str]:
+    """What distinguishes each operating mode from the one with most rows: the columns whose means differ most.
+
+    For example "mode 2 (25% of the rows) differs from mode 1 in temperature (365.2 instead of 340.1, 12 sd)".
+    """
+    if fitted.n_modes is None:
+        return []
+    names, model, told = fitted.columns.names, fitted.model, []
+    first, *others = model.standard.modes
+    for k, mode in enumerate(others, start=2):
+        within = np.sqrt((first.variances + mode.variances) / 2)
+        apart = (np.abs(mode.mean - first.mean) / np.maximum(within, RELATIVE_FLOOR))[: len(names)]
+        differ = int((apart >= _CLEARLY_APART).sum())
+        usual, here = (model.centre + model.scale * one.mean for one in (first, mode))
+        columns = [
+            f"{names[j]} ({here[j]:.4g} instead of {usual[j]:.4g}, {apart[j]:.2g} sd)"
+            for j in np.argsort(-apart, kind="stable")[: max(min(differ, _MODES_TOLD), 1)].tolist()
+        ]
+        more = f" and {count(differ - _MODES_TOLD, 'more column')}" if differ > _MODES_TOLD else ""
+        share = f"{model.standard.weights[k - 1]:.0%} of the rows"
+        told.append(f"mode {k} ({share}) differs from mode 1 in {', '.join(columns)}{more}")
+    return told
 
 
 def groups_to_suggest(fitted: FittedDetector) -> list[SuggestedGroup]:

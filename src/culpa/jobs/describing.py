@@ -9,7 +9,14 @@ import numpy as np
 from culpa._core.version import __version__
 from culpa._core.words import count, share
 from culpa.fitted import FittedDetector
-from culpa.fitting.diagnostics import ON_THE_COMMAND_LINE, groups_to_suggest, oddities, rate_in_words, ties_in_words
+from culpa.fitting.diagnostics import (
+    ON_THE_COMMAND_LINE,
+    groups_to_suggest,
+    modes_in_words,
+    oddities,
+    rate_in_words,
+    ties_in_words,
+)
 from culpa.io.model_container import FORMAT
 from culpa.io.model_file import open_model
 
@@ -43,7 +50,7 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
 
     ``rows`` is the sum of their weights, ``false_alarm_rate`` what `false_alarm_rate_` is. ``modes`` has the
     share of the rows, components, noise variance and limit of each mode, ``suggested_groups`` features and the partial
-    correlation that joins them, and ``suggestions`` the same in words.
+    correlation that joins them, and ``suggestions`` in words the same and what distinguishes modes.
     """
     ppca, forms, rate = fitted.ppca, fitted.explainer().forms, fitted.stated and fitted.stated.rate
     standard = fitted.model.standard
@@ -82,7 +89,7 @@ def describe_detector(fitted: FittedDetector, format: int = FORMAT, culpa: str =
         "suggested_groups": [
             {"features": list(group.features), "strength": group.strength} for group in groups_to_suggest(fitted)
         ],
-        "suggestions": ties_in_words(fitted),
+        "suggestions": [*modes_in_words(fitted), *ties_in_words(fitted)],
         "explainer": "not compiled" if forms is None else f"compiled, {forms.n_evaluations:,} coalitions",
         "warnings": oddities(fitted, ON_THE_COMMAND_LINE),
     }

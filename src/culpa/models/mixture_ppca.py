@@ -226,7 +226,7 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
         )
 
     def _fit_auto(self, X: Floats) -> mixture_em.Fitted:
-        """The number of modes with the lowest BIC; more modes are tried until some in a row do not lower it."""
+        """The number of modes with the lowest BIC, or with a gap between any two; more are tried until some are neither."""
         best = self._fit_modes(X, 1)
         chosen, self.bic_ = 1, {1: mixture_em.bic(best, len(X))}
         for k in range(2, self.max_modes + 1):
@@ -238,7 +238,8 @@ class MixturePPCA(Estimator, DensityMixin, BaseEstimator):
                 break
             self.bic_[k] = mixture_em.bic(found, len(X))
             alike = mixture_em.dependence(X, best)
-            if mixture_em.bic(found, len(X), alike) < mixture_em.bic(best, len(X), alike):
+            lower = self.bic_[k] < self.bic_[chosen] and mixture_em.are_apart(found)
+            if lower or mixture_em.bic(found, len(X), alike) < mixture_em.bic(best, len(X), alike):
                 best, chosen = found, k
             elif k - chosen >= _PATIENCE:
                 break
