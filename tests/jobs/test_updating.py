@@ -50,7 +50,7 @@ def test_the_limit_does_not_depend_on_the_portions_in_which_rows_arrive(forget):
 def test_many_rows_are_learned_in_portions_of_the_same_size(monkeypatch):
     rng = np.random.default_rng(2)
     X, more = rng.normal(size=(5000, 4)), rng.normal(size=(250, 4))
-    monkeypatch.setattr("culpa.jobs.updating._TOGETHER", 100)
+    monkeypatch.setattr("culpa.jobs.updating._MOST_ROWS", 100)
     whole, pieces = PCADetector().fit(X), PCADetector().fit(X)
     for detector, size in ((whole, 250), (pieces, 30)):
         update(detector, source(*np.split(more, range(size, 250, size))))

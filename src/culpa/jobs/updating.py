@@ -20,7 +20,8 @@ from culpa.monitoring.drift import Drift
 from culpa.monitoring.drift_measures import DriftGatherer
 from culpa.monitoring.fill_values import Advice, CodesLearned
 
-_TOGETHER = 1 << 16  # rows that are learned at once, so that it does not matter in which portions they arrive
+# what is learned at once, so that it does not matter in which portions rows arrive
+_MOST_ROWS, _MOST_CELLS = 1 << 16, 1 << 24
 _MUCH = 3.0  # times, by which a limit rarely changes if the new rows are normal
 _ADVICE = Advice(
     lambda number: take_as_missing(number).removesuffix(".") + " --complete-only.",
@@ -71,9 +72,10 @@ def _learn(
             "the model was fitted by expectation-maximisation, to rows with missing cells, and cannot learn from more "
             "rows. Fit it to complete rows with 'culpa fit --complete-only', or fit a new model to all rows."
         )
-    rows, left_out = 0, 0
-    waiting: list[Floats] = []
+    rows, learned, left_out = 0, 0, 0
     before, names = blocks_so_far(detector), fitted.columns.inputs
+    most = max(1, min(_MOST_ROWS, _MOST_CELLS // (len(names) * (fitted.columns.lags + 1))))
+    waiting: list[Floats] = []
     gatherer, codes = DriftGatherer.of(fitted) if len(before) > 1 else None, CodesLearned(before.total, len(names))
     following = with_past(source, fitted.columns.lags, fitted.columns.step)
     with one_blas_thread():
@@ -87,14 +89,14 @@ def _learn(
             kept = X[complete]
             rows, left_out = rows + len(kept), left_out + len(X) - len(kept)
             waiting.append(kept)
-            while sum(map(len, waiting)) >= _TOGETHER:
+            while rows - learned >= most:
                 held = np.concatenate(waiting)
-                learn_features(detector, held[:_TOGETHER], forget)
-                waiting = [held[_TOGETHER:]]
+                learn_features(detector, held[:most], forget)
+                waiting, learned = [held[most:]], learned + most
             codes.add(places[complete], kept[:, : len(names)])
             if gatherer is not None:
                 gatherer.add(kept)
-        if sum(map(len, waiting)):
+        if rows > learned:
             learn_features(detector, np.concatenate(waiting), forget)
     if not rows:
         raise TableError(f"{source.name}: there is no complete row to learn from.")
