@@ -33,6 +33,7 @@ from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
+from culpa.scores.quadratic import scores_of
 from culpa.scores.stated import OverTime, Stated, stated_rate
 
 _EXPLAINERS_KEPT = 8
@@ -209,7 +210,7 @@ class FittedDetector:
 
     def values(self, reading: Reading) -> Floats:
         """The same, without a warning."""
-        return self._values(reading, self.statistic)
+        return self._values(reading, {"": self.statistic})[""]
 
     def is_flagged(self, score: Floats) -> Mask:
         """Which scores of the detector's own statistic exceed the limit by more than rounding; a missing score does not."""
@@ -218,9 +219,7 @@ class FittedDetector:
     def statistics(self, X: Any) -> dict[str, Floats]:
         """Values of all charted statistics, by name."""
         reading = self.read(X)
-        values = {
-            name: self._values(reading, statistic) for name, statistic in charted(self.model, self.statistic).items()
-        }
+        values = self._values(reading, charted(self.model, self.statistic))
         _warned(self, values[self.statistic.name], reading)
         return values
 
@@ -261,11 +260,12 @@ class FittedDetector:
         limit = self.limit if explainer.score is self.statistic else None
         return explainer._one_pass.explain(reading if rows is None else reading.choose(rows), parts, limit)
 
-    def _values(self, reading: Reading, statistic: Score) -> Floats:
-        starts = range(0, len(reading.features), _ROWS_PER_CHUNK)
+    def _values(self, reading: Reading, statistics: Mapping[str, Score]) -> dict[str, Floats]:
+        starts = range(0, max(len(reading.features), 1), _ROWS_PER_CHUNK)
         chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
         with one_blas_thread(len(reading.features)):
-            return np.concatenate([np.empty(0), *(statistic(self.model.standardise(chunk)) for chunk in chunks)])
+            parts = [scores_of(statistics, self.model.standardise(chunk)) for chunk in chunks]
+        return {name: np.concatenate([part[name] for part in parts]) for name in statistics}
 
 
 def _warned(fitted: FittedDetector, score: Floats, reading: Reading) -> Floats:

@@ -99,7 +99,8 @@ class OnePass(CopiedInUse):
             if self.compiling_is_due:
                 self.engine.compile()
         answer = self._answer(reading, self._with_suspicion(wanted))
-        self.tell_doubts(Doubts(len(reading.labels), answer.n_uncertain, answer.n_evaluations))
+        if answer.n_uncertain:
+            self.tell_doubts(Doubts(len(reading.labels), answer.n_uncertain, answer.n_evaluations))
         return self._explanation(reading, answer, limit)
 
     def explain_scored(self, rows: ScoredRows, parts: Parts = None, doubts: Doubts | None = None) -> Explanation:
@@ -116,7 +117,8 @@ class OnePass(CopiedInUse):
     def count_rows(self, features: Floats) -> None:
         """Note that these rows are being explained: enough of them make compiling worth while."""
         if self.engine.forms is None:
-            self.engine.count_rows(int((~np.isnan(features).any(axis=1)).sum()))
+            incomplete = np.isnan(features).any(axis=1).sum() if any_missing(features) else 0
+            self.engine.count_rows(len(features) - int(incomplete))
 
     @property
     def compiling_is_due(self) -> bool:

@@ -24,6 +24,7 @@ from culpa.models.mixture_em import StarvedModeError
 from culpa.models.normal_range import NormalRange, RangeGatherer
 from culpa.scores import HeldOutScores, Limits, Score, control_limit, named_score
 from culpa.scores.held_out import FEWEST_ROWS
+from culpa.scores.quadratic import scores_of
 
 _ROWS_PER_CHUNK = 1 << 16
 _GROSS_LIMIT = 0.99  # confidence of the limit that gross faults exceed by far
@@ -72,7 +73,7 @@ class Judge:
     def scores(self, table: InOrder) -> dict[str, Floats]:
         """Of the next rows of the block, by statistic."""
         standard = self._standardise(table)
-        return {name: statistic(standard) for name, statistic in self.statistics.items()}
+        return scores_of(self.statistics, standard)
 
     def mean_scores(self, rows: Moments) -> dict[str, float]:
         """Of some rows, from their moments; as if they were not smoothed."""

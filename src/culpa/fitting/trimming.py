@@ -14,6 +14,7 @@ from culpa._core.validation import Table, frame_like
 from culpa.models import FittedModel
 from culpa.models.cells import flag_cells
 from culpa.scores.limits import Limits
+from culpa.scores.quadratic import scores_of
 
 if TYPE_CHECKING:
     from culpa.fitting.learning import Learned
@@ -31,13 +32,13 @@ def spe_and_t2(model: FittedModel, X: Floats, confidence: float) -> tuple[Floats
     if model.n_modes > 1:
         return _spe_and_t2_in_modes(model, X, confidence)
     parts = []
-    by_name = [build(model.gaussian) for build in (scores.spe, scores.t2)]
+    by_name = {"spe": scores.spe(model.gaussian), "t2": scores.t2(model.gaussian)}
     with one_blas_thread(len(X)):
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             rows = model.standardise(X[start : start + _ROWS_PER_CHUNK])
-            parts.append([score(rows) for score in by_name])
+            parts.append(scores_of(by_name, rows).values())
     spe, t2 = (np.concatenate(column) for column in zip(*parts, strict=True))
-    limits = [Limits(model)(score, confidence, training=True) or 1.0 for score in by_name]
+    limits = [Limits(model)(score, confidence, training=True) or 1.0 for score in by_name.values()]
     return spe, t2, np.maximum(spe / limits[0], t2 / limits[1])
 
 

@@ -5,6 +5,7 @@ from typing import Self
 
 import numpy as np
 
+from culpa._core.missing import any_missing
 from culpa._core.types import Floats
 from culpa.models.scatter import Scatter
 
@@ -19,10 +20,11 @@ def spread(mean: Floats, variance: Floats) -> Floats:
 
 def mean_and_spread(X: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation (divisor n - 1) of the observed cells of every column; 1 for columns that do not vary."""
+    add = np.nansum if any_missing(X) else np.sum
     counts = np.maximum((~np.isnan(X)).sum(axis=0), 1)
-    mean = np.nansum(X, axis=0) / counts
-    mean = mean + np.nansum(X - mean, axis=0) / counts  # second pass: exact for large means
-    return mean, spread(mean, np.nansum((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1))
+    mean = add(X, axis=0) / counts
+    mean = mean + add(X - mean, axis=0) / counts  # second pass: exact for large means
+    return mean, spread(mean, add((X - mean) ** 2, axis=0) / np.maximum(counts - 1, 1))
 
 
 @dataclass(frozen=True, eq=False)

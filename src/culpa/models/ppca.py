@@ -207,8 +207,8 @@ class PPCA(Estimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _fit_closed_form(self, X: Floats) -> None:
         mean = X.mean(axis=0)
-        refuse_constant(X - mean)
         centred = X - mean
+        refuse_constant(centred)
         rounding = centred.mean(axis=0)
         # of the rows, not of their covariance, which would square them; by NumPy, because a decomposition of SciPy holds
         # Python's lock, and Ctrl-C would have to wait for its end

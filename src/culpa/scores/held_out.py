@@ -123,7 +123,7 @@ class HeldOutScores(CopiedInUse):
         block = np.zeros(len(values), dtype=np.int64) if block is None else np.asarray(block)
         values, block = values[seen], block[seen].astype(np.int64)
         counts = np.bincount(block)
-        order = np.argsort(values, kind="stable")[-_kept(len(values)) :]
+        order = _largest(values, _kept(len(values)))
         places = (np.cumsum(counts > 0) - 1)[block[order]]
         return cls(counts[counts > 0], values[order], places, clustering, dependence=dependence)
 
@@ -330,6 +330,18 @@ class HeldOutScores(CopiedInUse):
 def _sums(label: NDArray[np.integer], values: Floats, n: int) -> Floats:
     """Sums of values with the same label, 0 to n - 1."""
     return np.asarray(np.bincount(label, values, minlength=n))
+
+
+def _largest(values: Floats, n: int) -> NDArray[np.intp]:
+    """Positions of the largest values, ascending; equal ones by position. Sorting all of them would take ten times as long.
+
+    >>> import numpy as np
+    >>> _largest(np.array([3.0, 1.0, 2.0, 3.0, 2.0]), 3).tolist()
+    [4, 0, 3]
+    """
+    least = np.partition(values, -n)[-n] if 0 < n < len(values) else -np.inf
+    at = np.flatnonzero(values >= least)
+    return at[np.argsort(values[at], kind="stable")][-n:]
 
 
 def _kept(n: float) -> int:

@@ -13,7 +13,7 @@ model). Every score here is  sum_i a_i residual_i^2 + sum_j b_j z_j^2  with its 
 | error of some features | 1 for those, else 0 | 0 |
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -146,15 +146,12 @@ class QuadraticScore(Score):
 
     def complete(self, X: Floats) -> Floats:
         """Score of rows without missing cells, (n,)."""
-        z = X @ self.gaussian.encoder.T
-        result = np.zeros(len(X))
-        if self.residual_weights.any():
-            residuals = z @ self.gaussian.decoder.T
-            np.subtract(X, residuals, out=residuals)
-            result += np.square(residuals, out=residuals) @ self.residual_weights
-        if self.latent_weights.any():
-            result += np.square(z, out=z) @ self.latent_weights
-        return result
+        return complete_scores((self,), X)[0]
+
+    @cached_property
+    def weighs(self) -> tuple[bool, bool]:
+        """Whether residuals count, and latent variables."""
+        return bool(self.residual_weights.any()), bool(self.latent_weights.any())
 
     @cached_property
     def root(self) -> Floats:
@@ -355,6 +352,33 @@ def _residual_variance(g: LatentGaussian) -> Floats:
     """Variance of each feature's residual over normal rows, (d,)."""
     divisor = g.signal if g.reconstruction == "least-squares" else 1 + g.signal
     return np.asarray(np.maximum(g.noise - g.loadings**2 @ inverse(divisor), 0.0))
+
+
+def complete_scores(scores: Sequence[QuadraticScore], X: Floats) -> list[Floats]:
+    """Scores of complete rows that weigh the residuals and latent variables of one Gaussian, which are computed once."""
+    gaussian, results = scores[0].gaussian, [np.zeros(len(X)) for _ in scores]
+    z = X @ gaussian.encoder.T
+    of_residuals, of_latent = ([k for k, score in enumerate(scores) if score.weighs[part]] for part in (0, 1))
+    if of_residuals:
+        residuals = z @ gaussian.decoder.T
+        np.subtract(X, residuals, out=residuals)
+        np.square(residuals, out=residuals)
+        for k in of_residuals:
+            results[k] += residuals @ scores[k].residual_weights
+    if of_latent:
+        np.square(z, out=z)
+        for k in of_latent:
+            results[k] += z @ scores[k].latent_weights
+    return results
+
+
+def scores_of(scores: Mapping[str, Score], X: Floats) -> dict[str, Floats]:
+    """Several scores of the same rows, by name."""
+    quadratic = [score for score in scores.values() if type(score) is QuadraticScore]
+    alike = len(quadratic) == len(scores) and len({id(score.gaussian) for score in quadratic}) == 1
+    if not alike or any_missing(X):
+        return {name: score(X) for name, score in scores.items()}
+    return dict(zip(scores, complete_scores(quadratic, X), strict=True))
 
 
 def spe(gaussian: LatentGaussian) -> QuadraticScore:
