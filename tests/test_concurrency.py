@@ -174,7 +174,7 @@ def test_an_explainer_is_copied_during_its_first_call(copied, options):
     explainer = Explainer(PCADetector(n_components=3).fit(X), **options)
     explainer.progress = Interrupting(lambda: explainer.explain(X[:5]))
     copied(explainer)
-    assert "one_pass" in vars(explainer)  # it was used meanwhile
+    assert "_one_pass" in vars(explainer)  # it was used meanwhile
 
 
 def test_a_detector_that_has_learned_from_few_rows_can_be_pickled():
