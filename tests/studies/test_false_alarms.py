@@ -32,6 +32,15 @@ def test_every_rate_on_the_page_holds():
     assert np.mean(by_formula) < 0.3  # the verdict can be no
 
 
+def test_stated_intervals_on_the_page_contain_what_came():
+    stated = kept()["stated"]
+    assert sum(map(false_alarms.covers, stated["machines"])) >= len(stated["machines"]) - 2
+    assert len(stated["autoregressive"]) == 16
+    for line in stated["autoregressive"]:
+        assert line["covered"] + line["fits"] - line["promised"] >= 0.85 * line["fits"]
+        assert (line["promised"] > 0) == (line["n"] / ((1 + line["phi"] ** 2) / (1 - line["phi"] ** 2)) > 30)
+
+
 def test_the_automatic_choice_detects_as_much_as_the_best():
     result = kept()
     means = {name: np.mean([line[name] for line in result["detection"]]) for name in false_alarms.DETECTORS}
