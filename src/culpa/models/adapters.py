@@ -1,5 +1,6 @@
 """Models that other people fitted, read as a `FittedModel`."""
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -35,33 +36,48 @@ def as_fitted_model(model: Any) -> FittedModel:
     if is_detector(model):
         decides: FittedModel = model.fitted.deciding_model
         return decides
+    if isinstance(model, Estimator):
+        return _from_estimator(model)
     return _from_sklearn(model)
 
 
-def _from_sklearn(model: Any) -> FittedModel:
-    from sklearn.decomposition import PCA, FactorAnalysis, IncrementalPCA
-    from sklearn.mixture import GaussianMixture
-    from sklearn.pipeline import Pipeline
+def _from_estimator(model: Estimator) -> FittedModel:
     from sklearn.utils.validation import check_is_fitted
 
-    if isinstance(model, Pipeline):
+    check_is_fitted(model)
+    about: dict[str, Any] = {"sample": model.sample_, "shrinkage": model.shrinkage, "n_samples": model.n_samples_}
+    return FittedModel.of(model.distribution_, feature_names=_names(model), **about)
+
+
+def _from_sklearn(model: Any) -> FittedModel:
+    from sklearn.utils.validation import check_is_fitted
+
+    if isinstance(model, _if_loaded("sklearn.pipeline", "Pipeline")):
         return _from_pipeline(model)
     estimator = covariance_estimator(model)
     if estimator is not None:
         return from_covariance_estimator(estimator, feature_names=_names(model))
-    if not isinstance(model, (Estimator, PCA, IncrementalPCA, FactorAnalysis, GaussianMixture)):
+    mixtures = _if_loaded("sklearn.mixture", "GaussianMixture")
+    factors = _if_loaded("sklearn.decomposition", "FactorAnalysis")
+    others = _if_loaded("sklearn.decomposition", "PCA", "IncrementalPCA")
+    readable: Any = (*mixtures, *factors, *others)
+    if not isinstance(model, readable):
         raise TypeError(_not_a_model(model))
     check_is_fitted(model)
     known: dict[str, Any] = {"n_samples": getattr(model, "n_samples_", None), "feature_names": _names(model)}
-    if isinstance(model, Estimator):
-        return FittedModel.of(model.distribution_, sample=model.sample_, shrinkage=model.shrinkage, **known)
-    if isinstance(model, GaussianMixture):
+    if isinstance(model, mixtures):
         return FittedModel.of(_from_gaussian_mixture(model), own=OwnChoices(score="nll"), **known)
-    if isinstance(model, FactorAnalysis):
+    if isinstance(model, factors):
         return FittedModel.of(LatentGaussian(model.mean_, model.components_.T, model.noise_variance_), **known)
     if len(model.components_) == model.components_.shape[1]:
         return from_all_components(model, **known)
     return FittedModel.of(_from_pca(model), **known)
+
+
+def _if_loaded(module: str, *names: str) -> tuple[Any, ...]:
+    """Classes of a module, none if it is not loaded: then nothing can be one of theirs, and loading it takes long."""
+    loaded = sys.modules.get(module)
+    return tuple(getattr(loaded, name) for name in names if hasattr(loaded, name))
 
 
 def _not_a_model(model: Any) -> str:
