@@ -290,7 +290,7 @@ class TestBoth:
         assert moved.expected == pytest.approx(np.median(X["s2"]), abs=0.4)
         report = detector.report(new).to_dict()
         facts = {fact["name"]: fact["value"] for fact in report["model"]["settings"]}
-        assert facts["distribution"].startswith(model)
+        assert facts["model"].startswith(model)
         json.dumps(report["model"]["features"])
         fixed = detector.fix(new[50:52], ["s2"])
         assert (fixed.score_if_fixed < fixed.score).all()
