@@ -317,12 +317,6 @@ class TestErrors:
         self.refused("did you mean 'feed'", upstream=[("fed", "reactor")])
         self.refused("positions 0 to 3", upstream=[(0, 9)])
 
-    def test_circle(self):
-        self.refused(
-            "'feed' > 'reactor' > 'product' > 'feed'", upstream=[("feed", "reactor"), ("reactor", "product", "feed")]
-        )
-        self.refused("'feed' > 'feed'", upstream=[("feed", "feed")])
-
     def test_a_chain_is_a_list_in_a_list(self):
         self.refused("a list of chains", upstream=("feed", "reactor"))
         self.refused("a list of chains", upstream=[("feed",)])

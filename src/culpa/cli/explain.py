@@ -1,6 +1,5 @@
 """`culpa explain`: which features are to blame?"""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -88,14 +87,8 @@ def explain(
             top=_FOR_PEOPLE if top is None and job.format == "screen" else top,
             shortest=shortest,
             counterfactual=counterfactual,
-            options=_chosen(blame, job.detector.columns.names),
+            options=options.blame_of(blame, job.detector.columns.names),
             inline=job.source.live and job.format == "ndjson" and shortest is None and not counterfactual,
             told=job.told,
         )
     rows.finish(summary, job.source, answer.path, found=summary.anomalies)
-
-
-def _chosen(blame: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Options that are not defaults: an explainer with all defaults may be compiled already."""
-    chosen = EXPLAINER.changed(blame)
-    return chosen | ({"upstream": options.chains_of(blame["upstream"], names)} if chosen.get("upstream") else {})

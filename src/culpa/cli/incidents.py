@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from culpa._core.parameters import EXPLAINER
 from culpa.cli import on_spark, options
-from culpa.cli.command import command
+from culpa.cli.command import Described, command
 from culpa.cli.console import plain, tell_reading
 
 
@@ -16,6 +17,7 @@ def incidents(
     rows: options.BlamedRowsOptions,
     answer: options.OutputOptions,
     grouping: options.IncidentOptions,
+    blame: Annotated[dict[str, Any], Described(EXPLAINER, ("upstream",), "Blame")],
     engine: on_spark.EngineOptions,
     by: Annotated[
         list[str] | None,
@@ -53,7 +55,7 @@ def incidents(
         if rows.time is None:
             raise ValueError("--engine spark needs --time, because rows in Spark have no order.")
         arguments = {"time": rows.time, "by": by, **grouping.grouping()}
-        refused = {"--text": text, "--events": events}
+        refused = {"--text": text, "--events": events, "--upstream": blame["upstream"]}
         on_spark.answer_new_rows(engine, rows, answer, "incidents", arguments, refused)
         return
     with options.open_job(rows, nullcontext((_Lines(), "text")) if text else answer) as job:
@@ -68,6 +70,7 @@ def incidents(
             time=time,
             **grouping.grouping(),
             events=shown,
+            options=options.blame_of(blame, job.detector.columns.names),
             told=job.told,
         )
     rows.finish(summary, job.source, answer.path, incidents=True, found=summary.incidents)

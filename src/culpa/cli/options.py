@@ -395,6 +395,14 @@ def chains_of(given: list[str] | None, names: Sequence[str]) -> list[list[str]]:
     return chains
 
 
+def blame_of(given: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Options of an explainer that are not defaults: one with all defaults may be compiled already."""
+    from culpa._core.parameters import EXPLAINER
+
+    chosen = EXPLAINER.changed(given)
+    return chosen | ({"upstream": chains_of(given["upstream"], names)} if chosen.get("upstream") else {})
+
+
 def to_path(text: str) -> Path | None:
     """A path, or ``None`` for a dash."""
     return None if text == "-" else Path(text)

@@ -1,12 +1,13 @@
 """`culpa report`: everything about new rows in one HTML file."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from culpa._core.parameters import EXPLAINER
 from culpa.cli import console, options
-from culpa.cli.command import command
+from culpa.cli.command import Described, command
 
 
 @command
@@ -14,6 +15,7 @@ def report(
     context: typer.Context,
     rows: options.BlamedRowsOptions,
     grouping: options.IncidentOptions,
+    blame: Annotated[dict[str, Any], Described(EXPLAINER, ("upstream",), "Blame")],
     output: Annotated[
         str | None,
         typer.Option(
@@ -54,10 +56,11 @@ def report(
     source = rows.open(detector)
     time = source.time if id is None or rows.time is not None else None  # labels are for rows without times
     console.tell_reading(source, quiet=rows.quiet)
+    chosen = options.blame_of(blame, detector.columns.names)
     from culpa.report import report_on
 
     with console.progress_bar(source, quiet=rows.quiet) as told:
-        made = report_on(detector, source, time=time, id=id, told=told, title=title, **grouping.grouping())
+        made = report_on(detector, source, time=time, id=id, told=told, title=title, **grouping.grouping(), **chosen)
     if target is None:
         sys.stdout.write(made.to_json() if as_json else made.to_html())
     else:

@@ -1,6 +1,6 @@
 """Incidents in a table of any size: written as soon as they are over."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,16 @@ def incidents(
     false_incidents: str | None = None,
     baseline: int = 0,
     events: bool = False,
+    options: Mapping[str, Any] | None = None,
     told: Listener = NOBODY,
 ) -> Summary:
-    """Write one line per incident; ``time`` names the column of the rows' times, and the other options are those of
-    `PCADetector.incidents`. With ``events``, also a line when an incident opens, and when it grows.
+    """Write one line per incident; ``time`` names the column of the rows' times, ``options`` are those of `culpa.Explainer`.
+
+    The other options are those of `PCADetector.incidents`. With ``events``, also a line when an incident opens, and when it
+    grows.
     """
     summary = Summary()
-    explainer = BatchExplainer(fitted.explainer(), live=source.live, note=told.step)
+    explainer = BatchExplainer(fitted.explainer(**(options or {})), live=source.live, note=told.step)
     clock, finder, check = _Clock(time, modes=fitted.n_modes is not None), None, GapCheck(0)
     following = Following(source, time, ascending=True, report=told.warning, step=fitted.columns.step)
     with one_blas_thread():

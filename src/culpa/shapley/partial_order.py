@@ -26,15 +26,24 @@ class PartialOrder(CopiedInUse):
 
     @classmethod
     def from_chains(cls, chains: Iterable[Sequence[int]], names: Sequence[str]) -> Self:
-        """Each chain lists players by position, causes before effects. ``names`` are those of all players, for errors."""
-        direct: list[list[int]] = [[] for _ in names]
+        """Each chain lists players by position, causes before effects. ``names`` are those of all players.
+
+        Players in a loop, each of which is upstream of the others, join in any order.
+
+        >>> PartialOrder.from_chains([(0, 1, 2, 1)], ["feed", "reactor", "separator"]).before
+        (0, 1, 1)
+        """
+        upstream = [0] * len(names)
         for chain in chains:
-            for upstream, downstream in pairwise(chain):
-                direct[downstream].append(upstream)
-        before: dict[int, int] = {}
-        for player in range(len(names)):
-            _close(player, direct, before, names)
-        return cls(tuple(before[player] for player in range(len(names))))
+            for before, after in pairwise(chain):
+                upstream[after] |= 1 << before
+        for k, further in enumerate(upstream):
+            for i, known in enumerate(upstream):
+                if known >> k & 1:
+                    upstream[i] |= further
+        loops = [i for i, known in enumerate(upstream) if known >> i & 1]
+        loop_of = {i: sum(1 << j for j in loops if upstream[i] >> j & 1 and upstream[j] >> i & 1) for i in loops}
+        return cls(tuple(known & ~loop_of.get(i, 0) for i, known in enumerate(upstream)))
 
     def __len__(self) -> int:
         return len(self.before)
@@ -91,28 +100,6 @@ class PartialOrder(CopiedInUse):
             for i, (upstream, downstream) in enumerate(zip(self.before, self.after, strict=True))
         ]
         return sorted(_components(unrelated), key=lambda part: self.before[part[0]].bit_count())
-
-
-def _close(player: int, direct: list[list[int]], before: dict[int, int], names: Sequence[str]) -> None:
-    """Find all players upstream of ``player`` and of those upstream of it, without recursion."""
-    path, waiting = [player], [iter(direct[player])]
-    while path:
-        following = next(waiting[-1], None)
-        if following is None:
-            done = path.pop()
-            waiting.pop()
-            before[done] = 0
-            for upstream in direct[done]:
-                before[done] |= before[upstream] | 1 << upstream
-        elif following in path:
-            circle = [*path[path.index(following) :], following][::-1]
-            raise ValueError(
-                f"upstream contains a cycle, {' > '.join(repr(names[i]) for i in circle)}. Nothing can be upstream "
-                "of itself, so leave out one of these relations."
-            )
-        elif following not in before:
-            path.append(following)
-            waiting.append(iter(direct[following]))
 
 
 def _components(neighbours: Sequence[int]) -> list[list[int]]:
