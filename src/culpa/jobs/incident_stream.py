@@ -36,7 +36,7 @@ def incidents(
     options: Mapping[str, Any] | None = None,
     told: Listener = NOBODY,
 ) -> Summary:
-    """Write one line per incident; ``time`` names the column of the rows' times, ``options`` are those of `culpa.Explainer`.
+    """Write one line per incident; ``time`` names the column of times, and ``options`` are those of `culpa.Explainer`.
 
     The other options are those of `PCADetector.incidents`. With ``events``, also a line when an incident opens, and when it
     grows.
