@@ -125,6 +125,37 @@ def test_a_fork_waits_for_numba(monkeypatch):
     timer.join()
 
 
+def test_a_child_does_without_numba_if_the_fork_could_not_wait():
+    """Compiling may take longer than a fork waits, and may be somebody else's."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    kernel, ready, inside, go_on = Kernel(double, 0.0), Kernel(double, 0.0), threading.Event(), threading.Event()
+    ready(np.ones(3))
+
+    def compile_for_long():
+        with global_compiler_lock:
+            inside.set()
+            go_on.wait(60)
+
+    thread = threading.Thread(target=compile_for_long)
+    thread.start()
+    assert inside.wait(20)
+
+    def work():
+        assert not kernel.pays(1e30)
+        assert ready.pays(1.0)
+        for each in (kernel, ready):
+            each(array := np.ones(2))
+            assert array.tolist() == [2, 2]
+
+    try:
+        assert in_child(work, seconds=10)
+    finally:
+        go_on.set()
+        thread.join()
+    assert in_child(lambda: kernel(np.ones(2)))
+
+
 def blas_threads():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 

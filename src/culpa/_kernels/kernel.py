@@ -5,6 +5,8 @@ A kernel is a plain Python function over NumPy arrays. numba compiles it on its 
 version of the same formula, and the engines ask `Kernel.pays` which of the two to use.
 """
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +21,12 @@ from culpa._kernels.vectors import FAST_MATH
 
 _READING_SPEEDUP = 8  # reading a compiled kernel from disk is about so many times faster than compiling it
 
-_COMPILE_SECONDS = 10.0  # that a fork waits: numba has locks of its own, and would never finish in the child
+_COMPILE_SECONDS = 10.0  # that a fork waits: numba has locks of its own, and a child without them does without numba
 
 _OPTIONS: dict[str, Any] = {"fastmath": set(FAST_MATH), "error_model": "numpy"}  # of numba
 
 _in_python = threading.Event()
+_no_numba = threading.Event()  # in a child process of one that was compiling: numba's lock stays closed for ever
 
 
 class Kernel:
@@ -44,7 +47,7 @@ class Kernel:
         self._operations_without = 0.0
 
     def __call__(self, *arguments: Any) -> Any:
-        if _in_python.is_set():
+        if _in_python.is_set() or (_no_numba.is_set() and not self.is_ready):
             return self.function(*arguments)
         if self._compiled is None:
             with self._compiling:
@@ -91,8 +94,8 @@ class Kernel:
 
     def pays(self, operations: float) -> bool:
         """Whether to use the kernel for a job of that size. Small jobs have to add up first: `note_work_without`."""
-        if self.is_ready:
-            return True
+        if self.is_ready or _no_numba.is_set():
+            return self.is_ready
         total = self._operations_without + operations
         if total <= self.worth / _READING_SPEEDUP or find_spec("numba") is None:
             return False
@@ -139,3 +142,20 @@ def kernels_in_python() -> Iterator[None]:
         yield
     finally:
         _in_python.clear()
+
+
+def _look_at_numba() -> None:
+    """In a child process: do without numba if a thread that is gone was importing it or compiling."""
+    numba = sys.modules.get("numba")
+    compiler = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    lock = getattr(compiler, "_lock", None)
+    if getattr(getattr(numba, "__spec__", None), "_initializing", False):
+        _no_numba.set()
+    elif lock is not None and not lock.acquire(blocking=False):
+        _no_numba.set()
+    elif lock is not None:
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_look_at_numba)
