@@ -6,6 +6,7 @@ import pytest
 from culpa import LatentGaussian, scores
 from culpa.games import Interventional
 from culpa.scores import change
+from culpa.scores.quadratic import scores_of
 from culpa.shapley import exact
 
 
@@ -95,3 +96,18 @@ def test_fixes_of_a_score_that_is_not_smallest_at_the_mean(d):
         fixed = X.copy()
         fixed[:, block] = expected[:, block]
         np.testing.assert_allclose(found[:, k], score(fixed), rtol=1e-9)
+
+
+def test_several_scores_of_the_same_rows_are_those_of_each():
+    rng = np.random.default_rng(0)
+    model, other = (LatentGaussian(np.zeros(5), rng.normal(size=(5, 2)), noise) for noise in (0.3, 0.7))
+    X = rng.normal(size=(20, 5))
+    holes = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    together = {"spe": scores.spe(model), "t2": scores.t2(model), "both": scores.mahalanobis(model)}
+    for named in (together, {"t2": scores.t2(model)}, together | {"other": scores.spe(other)}):
+        for rows in (X, holes):
+            found = scores_of(named, rows)
+            assert list(found) == list(named)
+            for name, score in named.items():
+                own = (score.parts(rows) ** 2).sum(axis=1) if rows is X else score(rows)
+                np.testing.assert_allclose(found[name], own, rtol=1e-12)
