@@ -327,6 +327,16 @@ def test_control_chart_keeps_to_the_detectors_own_limit(plant):
     np.testing.assert_array_equal(own.flagged, detector.predict(plant.new) == -1)
 
 
+def test_control_chart_leaves_out_an_spe_of_rounding():
+    """Five independent columns and their sum: all components but one, and nothing is left over."""
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    X = np.column_stack([X, X.sum(axis=1) + 1e-6 * np.random.default_rng(1).normal(size=400)])
+    detector = PCADetector(5, statistic="mahalanobis").fit(X)
+    assert [one.name for one in ControlChart.of(detector, X).statistics] == ["t2", "mahalanobis"]
+    own = PCADetector(5, statistic="spe").fit(X)
+    assert [one.name for one in ControlChart.of(own, X).statistics] == ["spe", "t2"]
+
+
 def test_control_chart_takes_incidents_and_times(detector, plant, new):
     incidents = [SimpleNamespace(first=3, last=3), SimpleNamespace(first=10, last=20)]
     table = pl.DataFrame(dict(zip(plant.feature_names, plant.new.T, strict=True)))

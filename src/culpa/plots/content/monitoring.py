@@ -21,6 +21,7 @@ from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
 
 CONFIDENCES = (0.95, 0.99)
+_NOTHING = 1e-6  # of the variance
 _TALL = 50  # multiple of the limit from which the highest point presses all others to the floor of a linear chart
 
 
@@ -87,6 +88,8 @@ class ControlChart:
     ) -> "ControlChart":
         """SPE and T2 of the rows of ``X``, and the detector's own statistic where it is another one.
 
+        SPE is left out where the components leave next to nothing of the variance, so that it would show rounding.
+
         ``time`` is that of `PCADetector.incidents`. ``incidents`` are objects with positions ``first`` and ``last``;
         without them, runs of flagged rows are. ``cusum`` adds a CUSUM; a number is its average run length in control.
         """
@@ -108,6 +111,9 @@ class ControlChart:
     ) -> "ControlChart":
         """The same for a table that was checked, with the times of its rows."""
         labels, statistics, flagged = _statistics(fitted, table, confidences)
+        own = fitted.statistic.name
+        left = 1 - float(fitted.ppca.explained_variance_ratio_.sum())
+        statistics = tuple(one for one in statistics if one.name in (own, "t2") or left > _NOTHING)
         if times is not None and len(times) != len(labels):
             refuse_times(len(times), len(labels))
         axis = RowAxis.of_table(labels) if times is None else RowAxis.of(times)
@@ -115,7 +121,7 @@ class ControlChart:
             axis = replace(axis, places=places, x=axis.x if axis.labelled else places)
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
-        chart = cls(axis, statistics, fitted.statistic.name, flagged, shown)
+        chart = cls(axis, statistics, own, flagged, shown)
         if cusum is False:
             return chart
         length = None if cusum is True else cusum
