@@ -226,11 +226,10 @@ def test_damaged_columnar_files(tmp_path, frame):
 
 
 def test_formats_by_name(tmp_path):
-    assert format_of(tmp_path / "a.b.PARQUET", None) == "parquet"
-    assert format_of(tmp_path / "a.csv.gz", None) == "csv"
-    assert format_of(None, None) == "ndjson"
+    assert format_of(tmp_path / "a.b.PARQUET") == "parquet"
+    assert format_of(tmp_path / "a.csv.gz") == "csv"
     with pytest.raises(TableError, match="the file extension is not known"):
-        format_of(tmp_path / "a.doc", None)
+        format_of(tmp_path / "a.doc")
 
 
 def test_choice_of_columns(tmp_path):

@@ -269,7 +269,7 @@ class OutputOptions:
             screen.finish()
             return
         piped = "ndjson" if source.live and source.kind == "ndjson" else "csv"
-        kind = format_of(self.path, self.format, otherwise=None if self.path else piped, formats=TABLE_FORMATS)
+        kind = self.format or (piped if self.path is None else format_of(self.path, TABLE_FORMATS))
         flush, escape = not source.again, self.escape_formulas
         with open_sink(self.path, kind, force=self.force, flush=flush, escape=escape) as sink:
             yield sink, kind

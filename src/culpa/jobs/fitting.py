@@ -74,8 +74,6 @@ class _Job:
 def _fit(job: _Job) -> list[str]:
     """Fit, and return warnings about numbers that may stand for missing cells."""
     detector, source, features, progress = job.detector, job.source, job.features, job.told.rows
-    if len(features) < 2:
-        raise TableError(f"{source.name}: at least 2 numeric columns are needed, got {len(features)}.")
     if detector.limit == "empirical" and not source.again:
         raise TableError(
             f"--limit empirical reads the rows twice, which is not possible with {source.name}. Pass a file."

@@ -32,7 +32,7 @@ def read_features(batch: pa.RecordBatch, names: Sequence[str]) -> Floats:
     check_numbers(batch.schema, names)
     result = np.empty((batch.num_rows, len(names)), order="F")
     for position, name in enumerate(names):
-        result[:, position] = to_floats(batch.column(name), name, THE_TABLE)
+        result[:, position] = to_floats(batch.column(name))
     refuse_infinity(Table(result, tuple(names)), THE_TABLE)
     return result
 

@@ -39,8 +39,6 @@ class ColumnarTable(FileTable):
         try:
             self.schema: Any = self._open()
             self._columns = {field.name: Column(kind(field.type)) for field in self.schema}
-        except FileNotFoundError:
-            raise
         except _DAMAGE as error:
             raise TableError(f"{self.name} cannot be read as {self.what}: {_brief(error)}") from None
 

@@ -230,14 +230,11 @@ def without_zeros(array: Any) -> Any:
     return array
 
 
-def to_floats(array: Any, name: str, table: str) -> Floats:
-    """The cells of a column as float64; nulls become NaN."""
+def to_floats(array: Any) -> Floats:
+    """The cells of a column of numbers as float64; nulls become NaN."""
     if not isinstance(array, np.ndarray):
         array = plain(array)
         if not types.is_float64(array.type):
-            if kind(array.type) != "number":
-                first = next((cell.as_py() for cell in array if cell.is_valid), None)
-                check_numeric(name, Column(kind(array.type), first), table)
             array = array.cast(pa.float64(), safe=False)
         array = array.to_numpy(zero_copy_only=False)
     return np.asarray(array, dtype=np.float64)
@@ -251,8 +248,8 @@ def to_matrix(
     Numbers that mean missing cells are counted in ``found``.
     """
     result = np.empty((len(rows), len(arrays)), order="F")
-    for position, (array, name) in enumerate(zip(arrays, names, strict=True)):
-        result[:, position] = to_floats(array, name, table)
+    for position, array in enumerate(arrays):
+        result[:, position] = to_floats(array)
     blanked = missing.blank(result)
     if (np.abs(result) > LARGEST).any():
         row, column = np.argwhere(np.abs(result) > LARGEST)[0]

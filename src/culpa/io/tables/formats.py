@@ -185,21 +185,13 @@ class SeveralTables(Stage):
         return None if share is None else (self._at + share) / len(self.sources)
 
 
-def format_of(
-    path: Path | None, given: str | None, otherwise: str | None = None, formats: Sequence[str] = INPUT_FORMATS
-) -> str:
-    """The format asked for, or the one that the file's name ends in; ``otherwise`` for pipes and other endings."""
-    if given is not None:
-        return given
-    if path is None:
-        return otherwise or "ndjson"
+def format_of(path: Path, formats: Sequence[str] = INPUT_FORMATS) -> str:
+    """The format that a file's name ends in."""
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] in _PACKED and "".join(endings[-2:-1]) in (".csv", ".tsv", ".txt"):
         return "csv"
     if endings and _ENDINGS.get(endings[-1]) in formats:
         return _ENDINGS[endings[-1]]
-    if otherwise is not None:
-        return otherwise
     raise TableError(
         f"{path}: the file extension is not known. Specify the format with --input-format (input) or --format (output): "
         f"{', '.join(formats)}."
@@ -208,13 +200,14 @@ def format_of(
 
 def open_source(path: Path | None, options: Options, report: Callable[[str], None]) -> Source:
     """The table in a file, or on standard input for ``None``; ``report`` receives a message for each skipped line."""
-    if path is not None and path.is_dir():
-        raise TableError(f"{path} is a folder, not a file. Name its files, for example '{path / '*.csv'}'.")
-    pipe = Pipe() if path is None else None
-    kind = format_of(
-        path, options.format, otherwise=None if pipe is None else pipe.format() if not options.format else "csv"
-    )
-    if path is not None:
+    pipe, kind = None, options.format
+    if path is None:
+        pipe = Pipe()
+        kind = kind or pipe.format()
+    else:
+        if path.is_dir():
+            raise TableError(f"{path} is a folder, not a file. Name its files, for example '{path / '*.csv'}'.")
+        kind = kind or format_of(path)
         _check_regular(path)
     if kind == "ndjson":
         return NdjsonTable(path, options, report, pipe)

@@ -195,7 +195,7 @@ class LongTable(Stage):
         """The values; NaN where they are missing, and for tags that nobody asked for."""
         cells, spelling = self._cells(batch)
         if kind_of(cells.type) == "number":
-            return self._checked(to_floats(cells, self.roles.value, self.name), batch, tags, features)
+            return self._checked(to_floats(cells), batch, tags, features)
         found = spelling.read(cells)
         if found is None:  # texts: of tags that nobody asked for, one hopes
             mine = np.flatnonzero(tags >= 0)
@@ -236,7 +236,7 @@ class LongTable(Stage):
     def _has_numbers(self, batch: Batch, codes: NDArray[Any], n: int) -> list[bool]:
         """Which tags have at least one number among their cells."""
         cells, spelling = self._cells(batch)
-        numbers = to_floats(cells, "", self.name) if kind_of(cells.type) == "number" else spelling.read(cells)
+        numbers = to_floats(cells) if kind_of(cells.type) == "number" else spelling.read(cells)
         if numbers is None:
             plain = cells.to_pylist()
             numbers = np.array([0.0 if cell and spelling.is_number(str(cell)) else np.nan for cell in plain])

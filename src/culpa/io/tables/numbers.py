@@ -157,10 +157,7 @@ class Spelling:
 
     def count_missing(self, texts: Any, numbers: Floats) -> Counter[str]:
         """What stands in the cells that are no numbers, where it says why they are missing."""
-        gaps = np.isnan(numbers)
-        if not gaps.any():
-            return Counter()
-        counts = pc.value_counts(pc.utf8_trim_whitespace(texts.filter(pa.array(gaps)))).to_pylist()
+        counts = pc.value_counts(pc.utf8_trim_whitespace(texts.filter(pa.array(np.isnan(numbers))))).to_pylist()
         return Counter({item["values"]: item["counts"] for item in counts if item["values"] in self.missing.counted})
 
 

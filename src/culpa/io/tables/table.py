@@ -149,8 +149,6 @@ class Stage:
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # not yet there
-            raise AttributeError(name)
         return getattr(self.inner, name)
 
 
