@@ -1,6 +1,7 @@
 """Held-out scores: limits by rank and beyond, blocks that differ, rates, p-values, false discoveries."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -267,3 +268,9 @@ def test_later_rows_join_blocks_whose_scores_were_not_kept():
     after = before.then(np.arange(3.0), np.array([0, 1, 2]), np.array([0, 1]))
     assert after.n_per_block.tolist() == [6, 6, 1]
     assert after.largest.size == 0  # rows of before may have scored higher
+
+
+def test_rows_that_are_partly_forgotten_count_less():
+    scores = HeldOutScores.of(np.arange(1.0, 31.0), np.repeat([0, 1], [10, 20]))
+    assert scores.n == 30
+    assert replace(scores, weights=np.array([0.5, 1.0])).n == 0.5 * 10 + 20
