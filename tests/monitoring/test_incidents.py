@@ -668,3 +668,30 @@ def test_midnight_is_told_unless_rows_are_days(frequency, when, label):
     report = detector.report(new).content
     assert report["incidents"][0]["sentence"].startswith(f"c and e stood out first, {when}")
     assert report["incidents"][0]["start"] == label
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_known_stretches_are_told_as_they_are(detector, plant, seed):
+    """Random stretches in any order, overlapping or not: sentences and shares agree with scores."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(plant.normal[:300].copy(), columns=list(plant.feature_names))
+    table.iloc[60:80, rng.choice(table.shape[1], 2, replace=False)] += (
+        rng.normal(size=2) * 6 * np.asarray(table.std())[0]
+    )
+    begins = rng.permutation([5, 40, 58, 66, 150, 220])
+    asked = [(int(begin), int(begin + rng.integers(0, 25))) for begin in begins]
+    found = detector.incidents(table, stretches=asked)
+    scores, limit = -detector.score_samples(table), detector.limit_
+    assert [(incident.first, incident.last) for incident in found] == asked
+    rows_told = 0
+    for incident, (first, last) in zip(found, asked, strict=True):
+        worst = scores[first : last + 1].max()
+        assert incident.score == pytest.approx(worst)
+        assert np.isnan(incident.explained) or 0 <= incident.explained <= 1
+        if worst < limit:
+            assert "above the limit" not in incident.sentence
+        told = re.findall(r"[Ii]n row (\d+), (?:the error was )?([\d,.]+?) times the limit", incident.sentence)
+        for row, times in told:  # of that row
+            assert float(times.replace(",", "")) == pytest.approx(scores[int(row)] / limit, rel=0.01)
+        rows_told += len(told)
+    assert rows_told

@@ -149,9 +149,8 @@ def _look_at_numba() -> None:
     numba = sys.modules.get("numba")
     compiler = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
     lock = getattr(compiler, "_lock", None)
-    if getattr(getattr(numba, "__spec__", None), "_initializing", False):
-        _no_numba.set()
-    elif lock is not None and not lock.acquire(blocking=False):
+    importing = getattr(getattr(numba, "__spec__", None), "_initializing", False)
+    if importing or (lock is not None and not lock.acquire(blocking=False)):
         _no_numba.set()
     elif lock is not None:
         lock.release()

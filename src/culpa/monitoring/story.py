@@ -130,12 +130,15 @@ class Storyteller:
         return "stood out first," if by_blame else "moved early, beginning"
 
     def _at_start(self, incident: Incident, labels: Sequence[Any]) -> str:
-        mode = "" if incident.mode is None else f" (operating in mode {incident.mode})"
-        return self.clock.at(incident.start, labels, first=True) + mode
+        return self.clock.at(incident.start, labels, first=True) + self._in_mode(incident)
+
+    @staticmethod
+    def _in_mode(incident: Incident) -> str:
+        return "" if incident.mode is None else f" (operating in mode {incident.mode})"
 
     def _when(self, incident: Incident, labels: Sequence[Any]) -> str:
-        """The beginning of a sentence about the first row."""
-        at = self._at_start(incident, labels)
+        """The beginning of a sentence about the row that culprits and level of the onset are of."""
+        at = self.clock.at(incident.onset.label, labels, first=True) + self._in_mode(incident)
         return at[0].upper() + at[1:]
 
     def _then(self, incident: Incident, labels: Sequence[Any]) -> str:
