@@ -27,7 +27,7 @@ options of the command line use the same files.
 | what | in Python | on the command line |
 | --- | --- | --- |
 | [detector](#pcadetector) | `PCADetector(...)` | `culpa fit` |
-| [explainer](#explainer) | {_EXPLAINERS} | `culpa explain` (`upstream` and `tolerance` only), `culpa incidents` and `report` (`upstream` only) |
+| [explainer](#explainer) | {_EXPLAINERS} | `culpa explain`; `culpa incidents` and `report` (`upstream` only) |
 | [calibration](#calibrate) | `culpa.calibrate(X, detector, ...)` | `culpa calibrate` |
 | [model](#ppca) | `PPCA(...)` | |
 | [model with several modes](#mixtureppca) | `MixturePPCA(...)` | |
