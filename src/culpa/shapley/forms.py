@@ -50,19 +50,22 @@ class QuadraticForms:
         return self._evaluate(X, n_jobs)
 
     def _evaluate(self, X: Array, n_jobs: int | None) -> Shares:
-        values = self.by_replicate(X, n_jobs)
-        if values.shape[0] > 1:
-            return summarise(values, self.n_evaluations)
-        return Shares(values[0, :, :], array_namespace(X).zeros_like(values[0, :, :]), self.n_evaluations, 0)
+        if len(self.constants) > 1:
+            return summarise(self.by_replicate(X, n_jobs), self.n_evaluations)
+        values = self._flat(X, n_jobs)
+        nothing = np.zeros(values.shape) if isinstance(X, np.ndarray) else array_namespace(X).zeros_like(values)
+        return Shares(values, nothing, self.n_evaluations, 0)
 
     def by_replicate(self, X: Array, n_jobs: int | None = -1) -> Array:
         """Values of rows by each replicate, (replicates, n, players)."""
-        xp, (n_replicates, n_players, _) = array_namespace(X), self.coefficients.shape
-        flat = self.coefficients.reshape(n_replicates * n_players, -1)
-        constants = self.constants.reshape(n_replicates * n_players)
+        xp, values = array_namespace(X), self._flat(X, n_jobs)
+        return xp.permute_dims(xp.reshape(values, (X.shape[0], *self.constants.shape)), (1, 0, 2))
+
+    def _flat(self, X: Array, n_jobs: int | None) -> Array:
+        """The same, (n, replicates * players)."""
+        flat = self.coefficients.reshape(self.constants.size, -1)
         evaluate = evaluate_threaded if isinstance(X, np.ndarray) else evaluate_elsewhere
-        values = evaluate(flat, constants, X, self.coordinates, n_jobs)
-        return xp.permute_dims(xp.reshape(values, (X.shape[0], n_replicates, n_players)), (1, 0, 2))
+        return evaluate(flat, self.constants.reshape(-1), X, self.coordinates, n_jobs)
 
     @property
     def n_bytes(self) -> int:
