@@ -5,7 +5,7 @@ random admissible ones (`culpa.shapley.extensions`).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,8 +17,7 @@ from culpa.games import Game
 from culpa.games.arrays import as_array_like, row_chunks
 from culpa.shapley.extensions import extension_rule
 from culpa.shapley.forms import QuadraticForms, forms_from_probes
-from culpa.shapley.partial_order import PartialOrder
-from culpa.shapley.plan import FormsCost, Settings, cost_of_probes
+from culpa.shapley.plan import FormsCost, cost_of_probes
 from culpa.shapley.rules import N_REPLICATES, OrderRule, order_rule
 from culpa.shapley.sampling import Part, Sampling
 from culpa.shapley.shares import Players, Progress, Shares, summarise
@@ -33,17 +32,6 @@ _LARGEST_CERTAIN = 11  # for rows whose most blamed players may never be certain
 
 class SampledOrders(Sampling[OrderRule]):
     """Mean contributions over orders, of all players or of those that a flow sheet admits."""
-
-    def __init__(
-        self,
-        game: Game,
-        players: Players,
-        settings: Settings,
-        reference: Callable[[], Floats],
-        order: PartialOrder | None = None,
-    ) -> None:
-        super().__init__(game, players, settings, reference)
-        self.order = order
 
     def in_words(self, rule: OrderRule) -> str:
         """How many orders a rule has."""

@@ -14,6 +14,7 @@ from culpa._core.types import Array, Floats, Mask, Positions
 from culpa.games import Game
 from culpa.shapley.forms import QuadraticForms
 from culpa.shapley.leading import until_certain
+from culpa.shapley.partial_order import PartialOrder
 from culpa.shapley.plan import FormsCost, Settings
 from culpa.shapley.shares import Players, Shares, summarise
 
@@ -45,14 +46,17 @@ class SamplingRule(Protocol):
         ...
 
 
+Rows = Callable[[], Floats]
 AnyRule = TypeVar("AnyRule", bound=SamplingRule)
 
 
 class Sampling(CopiedInUse, ABC, Generic[AnyRule]):
     """Sampled Shapley values. The rule is found on ``reference`` rows, so it does not depend on the rows to explain."""
 
-    def __init__(self, game: Game, players: Players, settings: Settings, reference: Callable[[], Floats]) -> None:
-        self.game, self.players, self.settings, self.reference = game, players, settings, reference
+    def __init__(
+        self, game: Game, players: Players, settings: Settings, reference: Rows, order: PartialOrder | None = None
+    ) -> None:
+        self.game, self.players, self.settings, self.reference, self.order = game, players, settings, reference, order
 
     @cached_property
     def rule(self) -> AnyRule:
