@@ -245,3 +245,33 @@ class TestAveragesAreThoseOfPredict:
         assert np.isclose(score, detector.limit_, rtol=1e-9, atol=0).any()
         held_out = PCADetector(smooth=0.1, given=given, confidence=0.95).fit(rows)
         assert (held_out.predict(rows)[scored] == -1).mean() < 0.07
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_tiny_tables_are_answered_or_refused_in_a_sentence(seed):
+    """Random settings on a handful of rows and columns: an answer that adds up, or a ValueError; nothing else."""
+    rng = np.random.default_rng(seed)
+    answered = 0
+    for _ in range(12):
+        d, n = int(rng.integers(2, 5)), int(rng.integers(2, 40))
+        options = {
+            "n_components": [1, "auto", 0.8, "mle"][rng.integers(4)],
+            "confidence": float(rng.choice([0.001, 0.5, 0.99, 0.9999])),
+            "limit": ["auto", "formula", "empirical", "conformal"][rng.integers(4)],
+            "lags": int(rng.integers(0, 2)),
+        }
+        X = rng.normal(size=(n, 1)) @ rng.normal(size=(1, d)) + 0.3 * rng.normal(size=(n, d))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                detector = PCADetector(**options).fit(X)
+            except ValueError:
+                continue
+            method = str(rng.choice(["auto", "exact", "permutation", "kernel"]))
+            why = detector.explain(X, method=method, progress=lambda *_: None)
+            detector.predict(X)
+            detector.incidents(X)
+        np.testing.assert_allclose(why.values.sum(axis=1) + why.base_value, why.score, rtol=1e-6, atol=1e-6)
+        assert np.isfinite(detector.limit_)
+        answered += 1
+    assert answered
