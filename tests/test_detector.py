@@ -1,5 +1,7 @@
 """PCADetector: scaling, limits, flags and statistics."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
