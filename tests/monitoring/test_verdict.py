@@ -1,5 +1,7 @@
 """Sensor or process, on rows where the answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,30 @@ def test_two_wrong_sensors_are_undecided_and_both_named(plant, fitted):
     assert set(verdict.columns) == {2, 8}
 
 
+def test_one_row_that_is_not_far_off_is_no_wrong_sensor(plant, fitted):
+    """A sensor that is wrong is so in more than one row, unless that row is beyond doubt."""
+    new = plant.new[:20].copy()
+    new[4, 2] += 3 * plant.normal[:, 2].std()
+    few = judged(fitted, new, over=True)
+    assert (few.kind, few.why, few.columns) == ("undecided", "brief", (2,))
+    new[4, 2] += 60 * plant.normal[:, 2].std()
+    assert judged(fitted, new, over=True).kind == "sensor"
+
+
+def test_a_second_column_that_disagrees_clearly_makes_it_the_process(fitted):
+    """Even where the rest of the distance is as in normal rows, because many columns share in it."""
+    gaussian, normal = fitted.model.gaussian, fitted.consistency
+    one = Verdicts(gaussian, normal)
+    calm = replace(normal, rest=normal.rest * 1e3, highest=normal.highest * 1e3)
+    rows = np.zeros((ROWS, 12))
+    rows[:, 2], rows[:, 8] = 3.0, 3.0
+    assert one.judge(rows).why == "pair"
+    verdict = Verdicts(gaussian, calm).judge(rows)
+    assert (verdict.kind, verdict.why) == ("process", "several")
+    rows[:, 8] = 0.0
+    assert Verdicts(gaussian, calm).judge(rows).kind == "sensor"
+
+
 def by_definition(gaussian, normal, Z):
     """The rule with inverses of parts of the covariance: kind and columns."""
     C, at, d = gaussian.covariance, int(np.argmin([abs(m - len(Z)) for m in LENGTHS])), Z.shape[1]
@@ -130,8 +156,11 @@ def by_definition(gaussian, normal, Z):
     Q, Q2 = (max(x.mean() / normal.rest[at, j], x.max() / normal.highest[at, j]) for x in (rest, both))
     B = (others.mean(axis=0) / (normal.own[at] * normal.spread[at])).max()
     P = np.linalg.inv(C)
-    if Q <= 1.25 and own >= 4:
-        return "sensor", (j,)
+    if own >= 4 and (Q <= 1.25 or (Q < 1.4 and B <= 1)):
+        if (others.mean(axis=0) / np.maximum(normal.own[at] * normal.spread[at], 1)).max() >= 4:
+            return "process", ()
+        alone = own < 20 and (normal.limit < D).sum() <= 1
+        return "undecided" if alone else "sensor", (j,)
     if Q < 1.4:
         return "undecided", (j,) if own >= 4 else ()
     if (normal.limit < D).sum() < 10 and D.max() < 2 * normal.limit:

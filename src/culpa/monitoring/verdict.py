@@ -7,6 +7,8 @@ of a disturbance may look like a wrong sensor. Everything is measured in what st
 
 | the rows | verdict |
 | --- | --- |
+| are normal without column j, which disagrees clearly, but another column does so, too | process |
+| the same, but at most one row is far off, and not by much | undecided |
 | are normal without column j, which disagrees clearly | sensor |
 | are normal without column j, or nearly | undecided |
 | are few, and not far off | undecided |
@@ -34,6 +36,7 @@ Why = Literal["early", "alone", "output", "unclear", "brief", "agree", "loop", "
 ROWS = LENGTHS[-1]  # from the onset on that are judged
 _NORMAL, _ABNORMAL = 1.25, 1.4  # times what normal rows show: up to here the rest is normal, from here on it is not
 _CLEAR = 4.0  # times its own: from here on a column disagrees with the others
+_BEYOND_DOUBT = 20.0  # times its own: from here on one row is enough
 _NEIGHBOURS = 0.3  # partial correlation from which two columns are neighbours in the process
 _FEW, _FAR = 10, 2.0  # fewer rows above the limit than this, and below this many limits, are no process upset
 _LEAST, _TINY = 1e-9, 1e-12
@@ -80,7 +83,11 @@ class Verdicts:
             return Verdict("undecided", "early")
         found = self._found(Z[:ROWS])
         j, k, instead = found.first, found.second, found.instead
-        if found.rest <= _NORMAL and found.own >= _CLEAR:
+        if found.own >= _CLEAR and (found.rest <= _NORMAL or (found.rest < _ABNORMAL and found.others <= 1)):
+            if found.also >= _CLEAR:
+                return Verdict("process", "several")
+            if found.n_far <= 1 and found.own < _BEYOND_DOUBT:
+                return self._verdict("undecided", "brief", (j,))
             output = self.outputs & {j, *instead}
             return self._verdict("undecided" if output else "sensor", "output" if output else "alone", (j,), instead)
         if found.rest < _ABNORMAL:
@@ -129,6 +136,7 @@ class Verdicts:
             own=float(means[j] / max(normal.own[at, j], _LEAST)),
             rest=abnormality(rest),
             others=float((squares.mean(axis=0) / usual).max()),
+            also=float((squares.mean(axis=0) / np.maximum(usual, 1.0)).max()),
             rest_of_both=abnormality(both),
             neighbours=bool(abs(coupling[k]) >= _NEIGHBOURS * np.sqrt(self._diagonal[j] * self._diagonal[k])),
             n_far=int((seen.distance > normal.limit).sum()),
@@ -140,7 +148,8 @@ class _Found(NamedTuple):
     """Of a stretch of rows, in units of what normal stretches show.
 
     ``own`` is how much the ``first`` column disagrees with the others, ``rest`` how far the others are from normal, and
-    ``others`` how much the ``second`` column disagrees with the rest of them. ``rest_of_both`` is without both.
+    ``others`` how much the ``second`` column disagrees with the rest of them; ``also`` is the same,
+    but counts no noise as less than the model knows. ``rest_of_both`` is without both.
     """
 
     first: int
@@ -149,6 +158,7 @@ class _Found(NamedTuple):
     own: float
     rest: float
     others: float
+    also: float
     rest_of_both: float
     neighbours: bool
     n_far: int
