@@ -291,12 +291,22 @@ class OnePass(CopiedInUse):
 
     def _furthest(self, off: Floats) -> Positions:
         """Of each player, the column furthest from its expected value, in standard deviations: (rows, players)."""
-        off = np.nan_to_num(np.abs(off), nan=-1.0)
-        shown = [list(members[:1] if self.columns.lags else members) for members in self.columns.members]
-        by_column = np.stack([off[:, members].max(axis=1) for members in shown], axis=1)
-        return np.stack(
-            [np.array(columns)[by_column[:, columns].argmax(axis=1)] for _, columns in self.groups or ()], axis=1
-        )
+        off = np.abs(off)
+        if any_missing(off):
+            off[np.isnan(off)] = -1.0
+        of_columns = [off[:, members[0]] for members in self.columns.members]
+        for k, members in enumerate(self.columns.members):
+            if len(members) > 1 and not self.columns.lags:
+                of_columns[k] = off[:, members].max(axis=1)
+        result = np.empty((len(off), len(self.players)), dtype=np.intp)
+        for k, (_, columns) in enumerate(self.groups or ()):
+            # column by column: there are few of them, and argmax would go through the rows one by one
+            largest, result[:, k] = of_columns[columns[0]].copy(), columns[0]
+            for column in columns[1:]:
+                further = of_columns[column] > largest
+                result[further, k] = column
+                np.maximum(largest, of_columns[column], out=largest)
+        return result
 
     def _fill_by_pattern(self, job: _Job, at: Positions) -> Positions:
         """Fill in what rows with the same features observed share; returns the positions of rows with none."""
