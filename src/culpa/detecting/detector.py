@@ -235,8 +235,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             A fitted PCA or IncrementalPCA, or a Pipeline of scalers and one of them. Its model stays as it is, so
             `partial_fit` is refused.
         normal
-            Complete normal rows: those that the PCA was fitted to, or others. Limits are checked on held-out rows in both
-            cases. ``limit="conformal"`` needs others.
+            Complete normal rows: all those that the PCA was fitted to, or others. Limits are checked on held-out rows in
+            both cases. ``limit="conformal"`` needs others. Do not pass a part of the PCA's own rows, which would count as
+            others: a PCA reconstructs them better than new rows, so the limit would be too low.
         parameters
             Of the detector: ``statistic``, ``confidence``, ``limit``, ``contamination``, ``groups``, ``game``, ``ranking``
             and ``noun``.
