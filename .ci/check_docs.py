@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # warnings fail an example, except for those about the data, which examples show on purpose; -W cannot name these, because
 # Python reads it before it can import installed packages
 STRICT = ("-W", "error", "-c")
-TOLERANT = "import warnings; from culpa._core.fit_warning import FitWarning as F; warnings.simplefilter('ignore', F)\n"
+TOLERANT = "import warnings; from culpa._core.warning import FitWarning as F; warnings.simplefilter('ignore', F)\n"
 # Python code, and what it prints as the page shows it: indented text after a blank line
 EXAMPLE = re.compile(r"^```python\n([\s\S]*?)^```\n(?:\n((?:(?: {4}[^\n]*)?\n)+))?", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")

@@ -17,6 +17,7 @@ from culpa.datasets import make_plant
 from culpa.fitted import excess_of
 from culpa.models.normal_signals import NormalSignals
 from culpa.monitoring import Incident
+from culpa.monitoring.judged import RowJudge
 from culpa.monitoring.signals import Signals
 from culpa.monitoring.unit_changes import CONVERSIONS
 from culpa.scores.grouping import Grouping, Profiles, Rule
@@ -143,11 +144,13 @@ def _event_figures(folder: str, names: Sequence[str], data: Any) -> Iterator[Fig
 def _stretches(detector: PCADetector, new: Floats) -> list[tuple[np.ndarray, bool]]:
     """The flagged rows of each stretch, and whether it is an incident, as `PCADetector.incidents` groups them."""
     fitted = detector.fitted
-    score = fitted.score(new)
-    at = np.flatnonzero(fitted.is_flagged(score))
-    normal = excess_of(fitted)
-    excess, grouping = normal.of_scores(score[at], fitted.limit), Grouping(Rule.of(normal))
-    profiles = Profiles(fitted.model)(fitted.model.standardise(new[at]))
+    judge = RowJudge(fitted)
+    judged = judge.judge(fitted.rows(new))
+    at, grouping = np.flatnonzero(judged.flagged), Grouping(Rule.of(excess_of(fitted)))
+    profiles, excess = np.zeros((len(at), new.shape[1])), judged.excess[at]
+    for number, one in judge.in_views.items():
+        here = judged.seen.view == number
+        profiles[here] = Profiles(one.model)(judged.seen.rows.standard[here])
     rows: dict[int, list[int]] = {}
     told: dict[int, bool] = {}
     for row, y, profile in zip(at.tolist(), excess.tolist(), profiles, strict=True):

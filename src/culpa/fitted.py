@@ -33,6 +33,7 @@ from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
+from culpa.scores.following import LEVEL, Views
 from culpa.scores.quadratic import scores_of
 from culpa.scores.stated import OverTime, Stated, stated_rate
 
@@ -54,12 +55,14 @@ class _Kept:
 
     def __init__(self, of: "FittedDetector") -> None:
         self.model, self.statistic, self.confidence = of.model, of.statistic, of.confidence
+        self.views = of.views
         self.scores: dict[str, Score] = {}
+        self.in_views: dict[int, FittedDetector] = {}
         self.explainers: list[tuple[dict[str, Any], Explainer]] = []
 
     def serves(self, fitted: "FittedDetector") -> bool:
         """Whether a detector has the model and the score that all this belongs to."""
-        same = self.model is fitted.model and self.statistic is fitted.statistic
+        same = self.model is fitted.model and self.statistic is fitted.statistic and self.views is fitted.views
         return same and self.confidence == fitted.confidence
 
 
@@ -95,6 +98,7 @@ class FittedDetector:
     recent: Recent | None = field(default=None, repr=False)  # levels of the features after the last row
     normal_excess: NormalExcess | None = field(default=None, repr=False)  # how flagged rows are grouped
     over_time: OverTime = field(default=OverTime(), repr=False)  # what the order of the training rows shows
+    views: Views | None = field(default=None, repr=False)  # what judges rows in order of time
     blocks: BlockMoments | None = field(default=None, repr=False)  # of the training rows, where all are complete
     mode_ranges: tuple[NormalRange, ...] = field(default=(), repr=False)  # of each mode, around its own mean
     limit_source: str = ""  # "given" or "contamination", where the limit does not follow from the confidence
@@ -142,6 +146,22 @@ class FittedDetector:
         if self.n_modes is None:
             return self
         return replace(self, model=self.model.in_mode(mode), normal_range=self.mode_ranges[mode])
+
+    def in_view(self, number: int) -> "FittedDetector":
+        """The same detector where rows are residuals as a view of rows in order of time sees them."""
+        assert self.views is not None
+        kept, view = self._kept.in_views, self.views.all[number]
+        if number not in kept:
+            limits, limit = Limits(view.model), float(view.limit(self.views.theta))
+            kept[number] = FittedDetector(
+                view.model, self.ppca, view.score, self.confidence, limits, limit, self.settings, view.normal_range
+            )
+        return replace(kept[number], settings=self.settings, units=self.units)
+
+    @property
+    def at_level(self) -> "FittedDetector":
+        """The detector of the view of the usual level of rows in order of time; itself where there is none."""
+        return self if self.views is None or self.views.level is None else self.in_view(LEVEL)
 
     @property
     def groups(self) -> dict[str, list[str]]:
@@ -298,6 +318,28 @@ def charted(model: FittedModel, own: Score) -> dict[str, Score]:
 def _is_own(name: str, value: object) -> bool:
     """Whether an option leaves the choice to the detector."""
     return (name in ("score", "game", "ranking") and value is None) or (name == "groups" and value == "own")
+
+
+def why_fixed(fitted: FittedDetector) -> str:
+    """Why rows in order of time are judged by a fixed limit; empty where one may follow."""
+    settings, columns = fitted.settings, fitted.columns
+    for is_so, why in (
+        (fitted.n_modes is not None, "the detector tells modes apart"),
+        (columns.smooth is not None, "rows are smoothed"),
+        (columns.lags > 0, "rows are judged together with earlier ones"),
+        (fitted.model.context is not None, "some columns are given"),
+        (settings.model != "ppca", f"the model is {settings.model!r}"),
+        (
+            settings.n_components != "auto" or settings.statistic != "auto",
+            "you chose the statistic or the number of components",
+        ),
+        (settings.game == "retraining", "rows are explained by retraining"),
+        (fitted.limit_kind != "held-out", f"the limit is of the kind {fitted.limit_kind!r}"),
+        (settings.trim > 0, "the worst training rows were left out"),
+    ):
+        if is_so:
+            return why
+    return ""
 
 
 def excess_of(fitted: FittedDetector) -> NormalExcess:

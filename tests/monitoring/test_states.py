@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from culpa.datasets import make_plant
 from culpa.fitted import excess_of
 from culpa.monitoring.finder import Batch, IncidentFinder
 from culpa.monitoring.incidents import units_of
+from culpa.monitoring.judged import Blamer
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.states import from_plain, to_plain
 from culpa.monitoring.when import Clock
@@ -84,11 +86,9 @@ def events(detector, rows, sizes, *, restarts=None, **options):
         if not len(at):
             break
         part = whole.choose(at)
-        excess = excess_of(fitted).of_scores(part.score, fitted.limit)
-        names = RowNames(at, times[at], at)
-        batch = Batch(names, part, fitted.is_flagged(part.score), excess, times[at], cut[at], missing[at])
-        flagged = part.choose(batch.flagged_at)
-        found += one.add(batch, explainer._one_pass.explain_scored(flagged, "values") if len(flagged) else None)
+        names, judged = RowNames(at, times[at], at), one.judge.judge(part, missing[at])
+        blamer = Blamer(one.judge, lambda explainer: partial(explainer._one_pass.explain_scored, parts="values"))
+        found += one.add(Batch(names, part, judged, times[at], cut[at], missing[at]), blamer.blame(judged.seen))
         start += size
         if restarts is not None and restarts.random() < 0.3:
             one, memory = finder(), one.memory

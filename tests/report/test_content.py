@@ -226,11 +226,18 @@ def default():
 def test_charts_of_the_default_detector(default):
     content = content_of(default.report(new()))
     assert [(curve.name, curve.own) for curve in content.chart.statistics] == [
-        ("mahalanobis", True),
+        ("following", True),
         ("spe", False),
         ("t2", False),
+        ("mahalanobis", False),
     ]
-    assert np.flatnonzero(content.chart.marks).tolist() == np.flatnonzero(default.predict(new()) == -1).tolist()
+    found = default.incidents(new())
+    assert np.flatnonzero(content.chart.marks).tolist() == np.flatnonzero(found.course.flagged).tolist()
+    own = content.chart.statistics[0]
+    assert [value > own.alarm for value in own.value] == found.course.flagged.tolist()
+    assert [(one.score, content.details.alarm) for one in content.incidents] == [
+        (pytest.approx(one.score, rel=1e-6), one.limit) for one in found
+    ]
     assert content.details.title.startswith("Mahalanobis")
 
 
@@ -399,7 +406,7 @@ def test_names_that_only_the_new_rows_have():
 
 
 def test_almost_everything_is_not_everything():
-    detector = PCADetector(confidence=0.9997).fit(normal())
+    detector = PCADetector(statistic="mahalanobis", confidence=0.9997).fit(normal())
     report = detector.report(pd.concat([new() + 100, new().iloc[:1]], ignore_index=True))
     overview = content_of(report).overview
     assert overview.verdict.startswith("Most rows, 400 of 401 rows (99.75%), are above the 99.97% limit")

@@ -94,8 +94,9 @@ def test_what_is_expected_by_chance():
 def test_a_plant_with_six_faults_has_six_incidents(seed):
     plant = make_plant(seed=seed)
     found = PCADetector().fit(plant.normal).incidents(plant.new)
-    assert sum(one.n_flagged > 0 for one in found) == 6  # and one sensor that stood still
-    assert all(plant.culprits[one.first : one.last + 1].any() for one in found)
+    of_faults = [one for one in found if plant.culprits[one.first : one.last + 1].any()]
+    assert sum(one.n_flagged > 0 for one in of_faults) == 6  # and one sensor that stood still
+    assert len(found) <= len(of_faults) + 1  # of 400 rows, at 1.5 false incidents per 1,000
     flagged = sum(one.n_flagged for one in (*found, *found.unconfirmed))
     assert flagged == found.n_flagged
 
@@ -152,7 +153,7 @@ def test_how_many_false_incidents_one_accepts(detector):
     assert few <= default < many
     assert "2.2 false incidents per day (1.5 per 1,000 normal rows)" in detector.incidents(new, time=times).expected
     rare = detector.incidents(new, time=times, false_incidents="1 per week").expected
-    assert "0.32 false incidents per day" in rare  # rows at ten times the limit always are incidents
+    assert "0.14 false incidents per day" in rare
     with pytest.raises(ValueError, match="needs the times of the rows"):
         detector.incidents(new, false_incidents="1 per week")
     for wrong in ("often", 3, "0 per day", "1 per 1.5 rows", "1,5 per week", "1 per 0 rows", "1 per , rows"):

@@ -32,6 +32,7 @@ class Reading:
     names: tuple[str, ...] | None = None  # of the columns, if the table had any
     native: Any = None  # the table itself, kept to answer in kind
     shrink: Floats | None = None  # (rows, features) of smoothed rows: see `culpa.columns.smoothing`
+    reference: Floats | None = None  # (rows, features) that features are distances from, and cells are not
 
     @classmethod
     def of(cls, table: Table) -> Self:
@@ -62,8 +63,15 @@ class Reading:
     def choose(self, rows: Any) -> Self:
         """Some of the rows, by positions (or a single one), a mask, a slice, or labels of a pandas index."""
         at = picked(rows, self.labels, self.native)
-        shrink = None if self.shrink is None else self.shrink[at]
-        return replace(self, features=self.features[at], cells=self.cells[at], labels=self.labels[at], shrink=shrink)
+        shrink, reference = (None if each is None else each[at] for each in (self.shrink, self.reference))
+        labels = self.labels[at]
+        return replace(
+            self, features=self.features[at], cells=self.cells[at], labels=labels, shrink=shrink, reference=reference
+        )
+
+    def against(self, reference: Floats) -> Self:
+        """The same rows, with features that are distances from a reference."""
+        return replace(self, features=self.features - reference, reference=reference)
 
 
 class Arranged(NamedTuple):
@@ -129,7 +137,7 @@ class Columns(ABC):
 
     def show(self, features: Floats, reading: Reading) -> Cells:
         """`decode`, for features that belong to the rows of a reading: what they would look like beside its cells."""
-        return self.decode(features)
+        return self.decode(features if reading.reference is None else features + reading.reference)
 
     def at(self, position: int, argument: str) -> int:
         """Which of the columns has a position in the user's table."""

@@ -143,6 +143,20 @@ def running_average(rows: Floats, before: Floats, weight: float) -> Floats:
     return np.asarray(lfilter([weight], [1.0, -kept], rows, axis=0, zi=kept * before[None])[0])
 
 
+def averaged(rows: Floats, before: Floats, weight: float) -> Floats:
+    """The same where cells may be missing (NaN), which change nothing."""
+    seen = ~np.isnan(rows)
+    if seen.all():
+        return running_average(rows, before, weight)
+    result, complete = np.empty_like(rows), seen.all(axis=0)
+    result[:, complete] = running_average(rows[:, complete], before[complete], weight)
+    for j in np.flatnonzero(~complete):
+        here = seen[:, j]
+        known = np.append(before[j], running_average(rows[here, j, None], before[[j]], weight)[:, 0])
+        result[:, j] = known[np.cumsum(here)]
+    return result
+
+
 def _nothing(n_columns: int) -> tuple[Floats, NDArray[np.int64]]:
     return np.zeros(n_columns), np.zeros(n_columns, dtype=np.int64)
 

@@ -147,8 +147,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         if self.contamination is not None:  # a share of the rows as they will be judged, with all their cells
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
-        unweighted = recipe if weights is None else None
-        fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(rows).taught(fitted, unweighted)
+        order = InOrder(given.array, given.missing_rows(recipe.columns.step)).pick(used)
+        in_order, unweighted = InOrder(rows.rows, order.missing), recipe if weights is None else None
+        fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(in_order).taught(fitted, unweighted)
         self.fitted = replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells)
         return table
 
@@ -222,7 +223,8 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 settings=settings,
                 gathered=None,
             )
-            draft.fitted = replace(fitted, normal_excess=excess_in(fitted, {0: InOrder(rows)}, len(rows)))
+            excess = excess_in(fitted, {0: InOrder(rows)}, len(rows))
+            draft.fitted = replace(fitted, views=None, normal_excess=excess)
         return self
 
     @classmethod

@@ -16,6 +16,7 @@ from culpa.fitting.errors import usual_errors
 from culpa.fitting.later import Thinned, alike, spacing_of, with_later_rows
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, gross_distance, standardiser
+from culpa.fitting.views import learn_views
 from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
 from culpa.ranking.recent import SETTLED, Recent
@@ -27,6 +28,7 @@ from culpa.scores.stated import OverTime
 _PIECE, _FEWEST_PIECES = 400, 5  # rows of a piece, at most
 _MOST_ROWS, _MOST_CELLS = 8000, 1 << 22  # that are kept
 _FEWEST_ROWS = 100  # of which stretches tell something
+_LAST_ROWS = 1 << 16  # at most, of which views are learned
 
 
 class TrainingRows:
@@ -45,8 +47,9 @@ class TrainingRows:
         """Take the next training rows into account."""
         X, missing = table.rows, np.zeros(len(table.rows)) if table.missing is None else table.missing
         self._signals.add(X[:, : self._n_columns])
-        self._last = [*self._last, InOrder(X[-SETTLED:].copy(), missing[-SETTLED:])]
-        while sum(len(part.rows) for part in self._last[1:]) >= SETTLED:
+        most = max(SETTLED, min(_LAST_ROWS, _MOST_CELLS // X.shape[1]))
+        self._last = [*self._last, InOrder(X[-most:].copy(), missing[-most:])]
+        while sum(len(part.rows) for part in self._last[1:]) >= most:
             self._last = self._last[1:]
         thin = slice(-self._n_rows % self._spacing, None, self._spacing)
         self._thinned.append(InOrder(X[thin].copy(), missing[thin]))
@@ -71,7 +74,12 @@ class TrainingRows:
             return fitted
         pieces = [_joined(parts) for parts in self._pieces.values()]
         with one_blas_thread():
-            last = standardiser(fitted.model)(_joined(self._last))[-SETTLED:]
+            rows = _joined(self._last)
+            views = learn_views(fitted, rows)
+            if views is None:
+                excess = excess_in(fitted, dict(zip(self._pieces, pieces, strict=True)), self._size)
+            settled = np.arange(len(rows.rows)) >= len(rows.rows) - SETTLED
+            last = standardiser(fitted.model)(rows.pick(settled))
             thinned = Thinned(_joined(self._thinned), self._spacing)
             over_time = OverTime(alike(_centred(fitted.model, np.concatenate([piece.rows for piece in pieces]))))
             if recipe is not None:
@@ -83,7 +91,8 @@ class TrainingRows:
                 signals=self._signals.finish(),
                 consistency=consistency_of(fitted.model, pieces),
                 recent=levels_after(Recent.none(last.shape[1]), last, fitted),
-                normal_excess=excess_in(fitted, dict(zip(self._pieces, pieces, strict=True)), self._size),
+                views=None if views is None else views[0],
+                normal_excess=excess if views is None else views[1],
             )
 
     def _wanted(self, width: int) -> frozenset[int]:

@@ -93,11 +93,12 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
         updated = replace(updated, recent=levels_after(before, updated.model.standardise(rows), updated))
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
-    excess = fitted.normal_excess or updated.normal_excess
+    known = fitted if fitted.views is not None or updated.views is None else updated
     return replace(
         updated,
         consistency=fitted.consistency or updated.consistency,
-        normal_excess=excess,
+        views=known.views,
+        normal_excess=known.normal_excess or updated.normal_excess,
         over_time=fitted.over_time,
         usual_errors=updated.usual_errors if fitted.usual_errors is None else fitted.usual_errors,
     )

@@ -7,6 +7,7 @@
 | modes.* | a model with several: loadings with zeros beyond a mode's number of components, units of scores by name |
 | context.*, margins.* | of given features, and of a copula |
 | limits.NAME.* | the largest scores of normal rows, and the block of each |
+| views.* | what judges rows in order of time: departures, jumps, and the level if it serves |
 | range.*, signals, recent.*, consistency.*, excess, errors | what normal rows showed of features, columns and stretches |
 | time.* | how alike successive training rows are, and stretches of them, judged by fits to the rows before them |
 | blocks.*, gathered.* | moments of blocks of training rows, and what `partial_fit` goes on from |
@@ -34,6 +35,7 @@ from culpa.models.blocks import HELD
 from culpa.models.normal_signals import N_FIELDS
 from culpa.scores import excess
 from culpa.scores.consistency import LENGTHS
+from culpa.scores.following import MOST_STRIDE
 
 _LARGEST = 1e100  # cells of tables are not larger, and squares must not overflow
 _LARGEST_SQUARE = 1e250  # sums of squares of cells
@@ -41,6 +43,7 @@ _SMALLEST = 1e-100  # scales
 _MOST_FEATURES = 100_000
 _MOST_MODES = 1000
 _MOST_KNOTS = (1 << 20) - 1  # of a margin
+_WIDE = 1000  # features from which eigenvalues take too long
 _MOST_ROWS = 1 << 53  # positions of rows are whole numbers up to here
 _ROUNDING = 1e-4  # relative; models of float32 data have seven digits
 _LEAST_NOISE = 1e-15  # of a mode, of the largest squares; learning keeps far above it
@@ -118,6 +121,16 @@ _SPECS = {
     "signals": _Spec(f"{N_FIELDS} n", 0, from_=2),
     "excess": _Spec(f"{excess.N_FIELDS}", _TINY),
     "errors": _Spec("d", _TINY),
+    "views.centre": _Spec("views d"),
+    "views.scale": _Spec("views d", _SMALLEST),
+    "views.covariance": _Spec("views d d"),
+    "views.range.features": _Spec("views 3 d"),
+    "views.range.rows": _Spec("views 3", _TINY),
+    "views.quantile": _Spec("views"),
+    "views.unit": _Spec("views", _TINY),
+    "views.average": _Spec("d"),
+    "views.theta": _Spec("1"),
+    "views.rule": _Spec("2", _TINY),
     "recent.levels": _Spec("4 d", 0, from_=2),
     "recent.rows": _Spec("1", 0),
     "consistency.columns": _Spec(f"3 {len(LENGTHS)} c", 0),
@@ -145,6 +158,7 @@ _OPTIONAL = (
     "recent",
     "consistency",
     "time",
+    "views",
     "blocks",
     "gathered",
     "components",
@@ -220,7 +234,7 @@ def _check_scores(name: str, rows: list[int], largest: Floats, block: Floats) ->
 
 def _contradictions(arrays: Arrays, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any, str]]:
     """What arrays may be beside their shapes and ranges, one by one, in the order of the checks."""
-    for name in ("model.covariance", "modes.covariance", "context.covariance"):
+    for name in ("model.covariance", "modes.covariance", "context.covariance", "views.covariance"):
         yield name, name in arrays and not _are_covariances(arrays[name]), "is not a covariance matrix"
     if "model.axes" in arrays:
         axes, loadings = arrays["model.axes"], arrays["model.loadings"]
@@ -245,6 +259,13 @@ def _contradictions(arrays: Arrays, sizes: Mapping[str, int]) -> Iterator[tuple[
         )
         yield "modes.components", (arrays["modes.components"] > sizes["p"]).any(), "counts more than there are"
         yield "modes.range.features", (arrays["modes.range.features"][:, -1] < 0).any(), "contains a negative number"
+    if "views.rule" in arrays:
+        yield "views.centre", sizes["views"] not in (2, 3), "has neither two nor three views"
+        alpha, stride = arrays["views.rule"].tolist()
+        yield "views.rule", not (alpha < 1 <= stride <= MOST_STRIDE and stride == int(stride)), "is no rule"
+        yield "views.range.features", (arrays["views.range.features"][:, -1] < 0).any(), "contains a negative number"
+        sharp = np.linalg.eigvalsh(arrays["views.covariance"])[:, 0] if sizes["d"] <= _WIDE else np.ones(1)
+        yield "views.covariance", (sharp <= 0).any(), "is not a covariance matrix"
     if "margins.sizes" in arrays:
         yield "margins.sizes", arrays["margins.sizes"].sum() != sizes["knots"], "does not count the knots"
     if "blocks.n" in arrays:

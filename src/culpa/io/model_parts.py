@@ -30,6 +30,7 @@ from culpa.ranking.recent import Recent
 from culpa.scores import HeldOutScores, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
+from culpa.scores.following import Views
 from culpa.scores.limits import Limits
 from culpa.scores.stated import OverTime
 from culpa.shapley import QuadraticForms
@@ -67,6 +68,8 @@ def arrays_of(fitted: FittedDetector) -> Arrays:
         kept["margins"] = model.margins.to_arrays()
     if forms is not None:
         kept["forms"] = forms.to_arrays()
+    if fitted.views is not None:
+        kept["views"] = fitted.views.to_arrays()
     arrays = {f"{part}.{name}".rstrip("."): each for part, some in kept.items() for name, each in some.items()}
     arrays |= {"mean": model.centre - model.scale * fitted.ppca.mean_, "scale": model.scale}
     if fitted.signals is not None:
@@ -166,6 +169,7 @@ def _fitted_detector(arrays: Arrays, header: dict[str, Any]) -> FittedDetector:
         signals=NormalSignals.from_array(arrays["signals"]) if "signals" in arrays else None,
         usual_errors=arrays.get("errors"),
         normal_excess=NormalExcess.from_array(arrays["excess"]) if "excess" in arrays else None,
+        views=Views.from_arrays(views, model) if (views := part_of(arrays, "views")) else None,
         mode_ranges=tuple(NormalRange.from_arrays(dict(zip(_RANGE, each, strict=True))) for each in ranges),
         **{field: _table(arrays, header, name, columns) for name, field in _TABLE_FIELDS.items()},
         **kept,

@@ -1,23 +1,28 @@
 """Incidents in a table of any size: written as soon as they are over."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
 from culpa.explaining.batch_explainer import BatchExplainer
-from culpa.fitted import FittedDetector, excess_of
+from culpa.explaining.explainer import Explainer
+from culpa.explaining.explanation import Explanation
+from culpa.fitted import FittedDetector
 from culpa.io.tables import Sink
 from culpa.io.tables.columns import kind
 from culpa.jobs.batches import NOBODY, Listener, ScoredBatch, Summary, scored_batches
 from culpa.jobs.following import Following, RowSource
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incidents import as_columns, units_of
+from culpa.monitoring.judged import Blamer, RowJudge, about_movement
 from culpa.monitoring.rules import chosen_rule, expected_false
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import GapCheck, Times, are_days, read_gap
 from culpa.monitoring.when import Clock
+from culpa.scores import ScoredRows
 
 _STEPS_TO_KNOW = 10  # from one row to the next, after which it is known how far apart rows are
 
@@ -42,7 +47,11 @@ def incidents(
     grows.
     """
     summary = Summary()
-    explainer = BatchExplainer(fitted.explainer(**(options or {})), live=source.live, note=told.step)
+
+    def explain(explainer: Explainer) -> Callable[[ScoredRows], Explanation]:
+        return partial(BatchExplainer(explainer, live=source.live, note=told.step).explain, parts="values")
+
+    own = dict(options or {})
     clock, finder, check = _Clock(time, modes=fitted.n_modes is not None), None, GapCheck(0)
     following = Following(source, time, ascending=True, report=told.warning, step=fitted.columns.step)
     with one_blas_thread():
@@ -54,23 +63,25 @@ def incidents(
                 check = GapCheck(read_gap(gap) if rule.by_time else 0)
                 shown = Clock(time, dated=True)  # who reads a file later on wants to know the day
                 finder = IncidentFinder(
-                    fitted, explainer.explainer, shown, rule, units=units_of(fitted), baseline=baseline, live=events
+                    fitted, fitted.explainer(**own), shown, rule, units=units_of(fitted), baseline=baseline, live=events
                 )
+                blamer = Blamer(finder.judge, explain, **own)
             if text := check.add(times):
                 told.warning(text)
             finder.n_days = clock.n_days
-            batch = _batch(fitted, scored, times, n_before)
-            why = explainer.explain(scored.rows.choose(batch.flagged_at), "values") if scored.anomaly.any() else None
-            if found := finder.add(batch, why):
+            batch = _batch(finder.judge, scored, times, n_before)
+            summary.anomalies += int(batch.flagged.sum()) - int(scored.anomaly.sum())
+            if found := finder.add(batch, blamer.blame(batch.judged.seen)):
                 _write(found, clock, sink, summary, events=events)
         if text := check.finish():
             told.warning(text)
+        moved = "" if finder is None else about_movement(finder.judge.moved)
         found = [] if finder is None else finder.finish()
         if found or not summary.incidents:  # a table without incidents has an answer without lines
             _write(found, clock, sink, summary, events=events)
     if finder is not None:
         summary.unconfirmed = finder.n_unconfirmed
-        summary.expected = expected_false(fitted, finder.rule, following.found)
+        summary.expected = f"{expected_false(fitted, finder.rule, following.found)} {moved}".strip()
     return summary
 
 
@@ -88,11 +99,10 @@ def _timed(
     yield from waiting
 
 
-def _batch(fitted: FittedDetector, scored: ScoredBatch, times: Times | None, n_before: int) -> Batch:
+def _batch(judge: RowJudge, scored: ScoredBatch, times: Times | None, n_before: int) -> Batch:
     rows = scored.batch
     names = RowNames(rows.rows, rows.rows if times is None else times, n_before + np.arange(len(scored.rows)))
-    excess = excess_of(fitted).of_scores(scored.rows.score, fitted.limit)
-    return Batch(names, scored.rows, scored.anomaly, excess, times, rows.cut, rows.missing)
+    return Batch(names, scored.rows, judge.judge(scored.rows, rows.missing), times, rows.cut, rows.missing)
 
 
 def incident_schema(time: Any, *, modes: bool) -> Any:

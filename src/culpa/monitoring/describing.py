@@ -1,6 +1,6 @@
 """An incident in the making becomes one that says what happened: moments, features that it reached, sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from culpa.monitoring.clearing import Around
 from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.incident import Incident, Moved, Reached, Stage, Status
 from culpa.monitoring.kinds import Kinds
-from culpa.monitoring.moments import Judge, Names
+from culpa.monitoring.moments import Judge, Names, view_of
 from culpa.monitoring.running import MOSTLY, OFF, Draft
 from culpa.monitoring.signal_watch import WrongSignal
 from culpa.monitoring.story import Storyteller
@@ -28,8 +28,15 @@ class Describer:
     """Describes incidents of a detector; ``names`` are those of the first rows."""
 
     def __init__(
-        self, fitted: FittedDetector, explainer: Explainer, clock: Clock, units: Sequence[str], names: Names
+        self,
+        fitted: FittedDetector,
+        in_views: Mapping[int, FittedDetector],
+        explainer: Explainer,
+        clock: Clock,
+        units: Sequence[str],
+        names: Names,
     ) -> None:
+        """``in_views`` is the detector as each view that judges rows sees them."""
         decimals, n_modes = decimals_of_columns(fitted, explainer.columns), fitted.n_modes or 1
         self._in_mode = [fitted.in_mode(mode) for mode in range(n_modes)]
         means = [mode.mean for mode in fitted.model.standard.modes]
@@ -37,6 +44,12 @@ class Describer:
             Judge(one, Around(explainer.score, mean), explainer.columns, names, units, decimals)
             for one, mean in zip(self._in_mode, means, strict=True)
         ]
+        self._follows = any(one is not fitted for one in in_views.values())
+        self._in_view = {
+            number: Judge(one, Around(one.statistic, means[0]), explainer.columns, names, units, decimals)
+            for number, one in in_views.items()
+            if self._follows
+        }
         self._fitted, self._main, self._clock = fitted, self._judges[0].main, clock
         self._kinds = None
         if fitted.consistency is not None and len(self._main) == fitted.consistency.own.shape[1]:
@@ -53,8 +66,8 @@ class Describer:
         """What happened so far; ``daily`` says that the times of its rows are days."""
         judge = self._judges[draft.mode]
         assert draft.worst is not None
-        onset = judge.onset(draft)
-        worst = onset.moment if draft.n == 1 else judge.worst(draft)
+        onset = self._in_view.get(view_of(draft), judge).onset(draft)
+        worst = onset.moment if draft.n == 1 else self._in_view.get(draft.worst.view, judge).worst(draft)
         n = draft.latest - draft.origin + 1
         found = UNKNOWN if self._kinds is None else self._kinds.of(draft, n, over=status == "over")
         stayed, back = self._course(draft, judge)
@@ -68,7 +81,7 @@ class Describer:
             status=status,
             n_flagged=draft.n,
             score=draft.worst.score,
-            limit=self._fitted.limit,
+            limit=1.0 if self._follows else self._fitted.limit,
             p_value=worst.p_value,
             kind=found.kind,
             why=found.why,
@@ -86,6 +99,7 @@ class Describer:
             timeline=tuple(_timeline(draft, judge.names.players)),
             ranking=tuple(self._ranking(draft, judge)),
             mode=None if self._fitted.n_modes is None else draft.mode + 1,
+            shifted=draft.shifted,
         )
         self._clock.daily = daily
         return replace(incident, sentence=self._storyteller.story(incident))
@@ -105,7 +119,7 @@ class Describer:
             status="over" if wrong.is_over else "open",
             n_flagged=0,
             score=seen.score,
-            limit=self._fitted.limit,
+            limit=1.0 if self._follows else self._fitted.limit,
             p_value=moment.p_value,
             kind=finding.kind,
             why=finding.kind,

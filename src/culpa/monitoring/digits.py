@@ -46,6 +46,15 @@ def amount(size: float) -> str:
     return f"{size:.{max(decimals(size), 0)}f}"
 
 
+def change(after: float, before: float) -> str:
+    """A difference with its sign.
+
+    >>> change(12.3, 10.0), change(10.0, 123.4)
+    ('+2.3', '-113')
+    """
+    return f"{'-' if after < before else '+'}{amount(abs(after - before))}"
+
+
 def compared(actual: float, expected: float, sd: float, of_column: int) -> tuple[str, str]:
     """A reading, and what was expected of it with its standard deviation; ``of_column`` are the column's decimals.
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from culpa._core.continuity import as_numbers
 from culpa._core.types import Floats, Mask
 from culpa.explaining.explainer import Explainer
-from culpa.explaining.explanation import Explanation
 from culpa.fitted import FittedDetector
 from culpa.monitoring.describing import Describer
 from culpa.monitoring.incident import Incident, Status
+from culpa.monitoring.judged import Blame, Judged, RowJudge
 from culpa.monitoring.moments import Names
 from culpa.monitoring.running import Draft, Movement, Normal, RowNames, Snapshot, plain_label
 from culpa.monitoring.signal_watch import WrongSignal, watch_of
@@ -33,7 +33,7 @@ from culpa.ranking.recent import FORGOTTEN, Recent
 from culpa.scores import ScoredRows
 from culpa.scores.grouping import Grouping, Profiles, Rule, Step
 
-_VERSION = 1
+_VERSION = 2
 _REMEMBERED = ("_names", "_drafts", "_jumped", "_recent", "_level", "n_unconfirmed")
 _FEWEST_BEFORE = 10  # normal rows that a baseline takes
 
@@ -53,18 +53,22 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The next rows of a table, and how far they exceed the limit.
+    """The next rows of a table, and how they were judged.
 
     Rows were left out before those in ``cut``, which ends incidents; ``missing`` counts the missing rows before each.
     """
 
     names: RowNames
     rows: ScoredRows
-    flagged: Mask
-    excess: Floats
+    judged: Judged
     times: Times | None = None
     cut: Mask | None = None
     missing: Floats | None = None
+
+    @property
+    def flagged(self) -> Mask:
+        """Which rows are flagged."""
+        return self.judged.flagged
 
     @property
     def flagged_at(self) -> NDArray[np.intp]:
@@ -92,8 +96,9 @@ class IncidentFinder:
         baseline: int = 0,
         live: bool = False,
         unconfirmed: bool = False,
+        follows: bool = True,
     ) -> None:
-        """``unconfirmed`` asks for stretches that are no incidents, too."""
+        """``unconfirmed`` asks for stretches that are no incidents, too; ``follows`` for the limit that follows."""
         if not isinstance(baseline, (int, np.integer)) or baseline < 0:
             raise ValueError(f"baseline must be a whole number of rows, 0 for none, got {baseline!r}.")
         self.fitted, self.explainer, self.clock = fitted, explainer, clock
@@ -104,7 +109,9 @@ class IncidentFinder:
         n_modes = fitted.n_modes or 1
         self._offset = [mode.mean for mode in fitted.model.standard.modes]
         self._normal = [Normal.of(fitted.in_mode(mode), self._main) for mode in range(n_modes)]
-        self._profiles, self._grouping = Profiles(fitted.model), Grouping(rule)
+        self.judge, self._follows_limit = RowJudge(fitted, follows=follows), follows
+        self._profiles = {number: Profiles(one.model) for number, one in self.judge.in_views.items()}
+        self._grouping = Grouping(rule)
         self._describer: Describer | None = None
         self._names: tuple[str, ...] | None = None
         self._signals = watch_of(fitted, explainer, self.units) if rule.is_learned else None
@@ -120,18 +127,19 @@ class IncidentFinder:
         self._level = self._start_level = start.of_features(self._main)
         self._levelled = 0  # rows of the batch that the level has taken into account
 
-    def add(self, batch: Batch, why: Explanation | None) -> list[Event]:
-        """Take the next rows; ``why`` explains the flagged ones, and is ``None`` where there are none."""
+    def add(self, batch: Batch, why: Blame) -> list[Event]:
+        """Take the next rows; ``why`` explains the flagged ones."""
         if not len(batch.rows):
             return []
         events: list[Event] = []
-        places, at = self._places(batch), batch.flagged_at
+        places = self._places(batch)
         if self._describer is None:
             self._meet(batch.rows.reading.names)
-        if len(at):
-            assert why is not None
-            for step, piece in self._pieces(places[at], batch.excess[at], batch.rows.standard[at]):
-                events += self._close(step.over) + self._take(batch, why, at, step, piece)
+        for start, end in pairwise(self._cuts(batch)):
+            self._release(batch, start)
+            for step, piece in self._pieces(batch, places, start, end):
+                events += self._close(step.over) + self._take(batch, why, step, piece)
+            self._hold(batch, places, end)
         events += self._close(self._grouping.over(int(places[-1]) + 1)) + self._wrong_signals(batch)
         self._after(batch)
         return self._in_order(events)
@@ -139,7 +147,10 @@ class IncidentFinder:
     def _meet(self, names: tuple[str, ...] | None) -> None:
         """The first rows know what features are called."""
         known = Names.of(self.explainer, names)
-        self._names, self._describer = names, Describer(self.fitted, self.explainer, self.clock, self.units, known)
+        self._names, self._describer = (
+            names,
+            Describer(self.fitted, self.judge.in_views, self.explainer, self.clock, self.units, known),
+        )
 
     @property
     def memory(self) -> str:
@@ -150,6 +161,7 @@ class IncidentFinder:
         signals = None if self._signals is None else self._signals.memory
         mine = {name: getattr(self, name) for name in _REMEMBERED}
         parts = {"version": _VERSION, "mine": mine, "held": held, "grouping": self._grouping.memory, "signals": signals}
+        parts["judge"] = self.judge.memory
         return json.dumps(to_plain(parts), allow_nan=False)
 
     @memory.setter
@@ -161,7 +173,7 @@ class IncidentFinder:
             setattr(self, name, value)
         self._meet(self._names)
         self._held = [Event(event, incident) for event, incident in parts["held"]]
-        self._grouping.memory = parts["grouping"]
+        self._grouping.memory, self.judge.memory = parts["grouping"], parts["judge"]
         if self._signals is not None and parts["signals"] is not None:
             self._signals.memory = parts["signals"]
 
@@ -174,6 +186,7 @@ class IncidentFinder:
         """There are no more rows: the incidents that might go on. The next rows, if any, are those of another table."""
         drafts, self._drafts = list(self._drafts.values()), {}
         self._grouping, self._recent, self._level = Grouping(self.rule), self._recent[:0], self._start_level
+        self.judge = RowJudge(self.fitted, follows=self._follows_limit)
         wrong = [] if self._signals is None else self._signals.finish()
         signals = [Event("open", self._signal(one)) for one in wrong]
         return self._in_order([*(event for draft in drafts for event in self._ended(draft, status)), *signals])
@@ -194,19 +207,59 @@ class IncidentFinder:
         assert numbers is not None
         return np.asarray(numbers.astype(np.int64) + missing)
 
-    def _pieces(self, places: NDArray[np.int64], excess: Floats, Z: Floats) -> Iterator[tuple[Step, slice]]:
-        """The flagged rows of a batch, in pieces that belong together."""
+    @staticmethod
+    def _cuts(batch: Batch) -> list[int]:
+        """Right after the row where another level begins to be one, or right before it ends, and the ends of the batch."""
+        shifted = batch.judged.shifted
+        turns = np.flatnonzero(np.diff(shifted.astype(np.int8), prepend=0))
+        return sorted({0, *(int(k) + int(shifted[k]) for k in turns), len(shifted)})
+
+    def _hold(self, batch: Batch, places: NDArray[np.int64], end: int) -> None:
+        """An incident goes on up to a place of the batch if the level is another one there, though rows are not flagged."""
+        if not batch.judged.shifted[end - 1]:
+            return
+        self._grouping.hold(int(places[end - 1]))
+        if (draft := self._drafts.get(self._grouping.held)) is not None:
+            draft.shifted = True
+            self._cover(draft, batch, end)
+            self._take_pending(draft)
+            draft.reach(batch.names.choose(slice(end - 1, end)))
+
+    def _release(self, batch: Batch, start: int) -> None:
+        """That is over if the level is the old one again."""
+        if batch.judged.shifted[start]:
+            return
+        if (draft := self._drafts.get(self._grouping.held)) is not None:
+            draft.shifted = False
+        self._grouping.release()
+
+    def _pieces(self, batch: Batch, places: NDArray[np.int64], start: int, end: int) -> Iterator[tuple[Step, slice]]:
+        """The flagged rows between two places of a batch, in pieces that belong together."""
         first = last = None
-        start, profiles = 0, self._profiles(Z) if self.rule.is_learned else np.zeros((len(Z), 1))
-        for k, (place, y) in enumerate(zip(places.tolist(), excess.tolist(), strict=True)):
-            step = self._grouping.add(place, y, profiles[k])
+        at = batch.flagged_at
+        begin, stop = np.searchsorted(at, [start, end]).tolist()
+        profiles, excess = self._profiles_of(batch, slice(begin, stop)), batch.judged.excess
+        start = begin
+        for k in range(begin, stop):
+            step = self._grouping.add(int(places[at[k]]), float(excess[at[k]]), profiles[k - begin])
             if first is None or last is None or step.is_news or step.key != last.key:
                 if first is not None and last is not None:
                     yield first._replace(announced=last.announced), slice(start, k)
                 first, start = step, k
             last = step
         if first is not None and last is not None:
-            yield first._replace(announced=last.announced), slice(start, len(places))
+            yield first._replace(announced=last.announced), slice(start, stop)
+
+    def _profiles_of(self, batch: Batch, some: slice) -> Floats:
+        """Of some of the flagged rows."""
+        seen = batch.judged.seen
+        Z, view = seen.rows.standard[some], seen.view[some]
+        if not self.rule.is_learned:
+            return np.zeros((len(Z), 1))
+        result = np.zeros(Z.shape)
+        for number in np.unique(view).tolist():
+            result[view == number] = self._profiles[number](Z[view == number])
+        return result
 
     def _start(self, batch: Batch, first: int) -> Draft:
         shift, model = np.zeros(self._recent.shape[1]), self.fitted.model
@@ -224,9 +277,11 @@ class IncidentFinder:
         draft.covered = first
         return draft
 
-    def _take(self, batch: Batch, why: Explanation, at: NDArray[np.intp], step: Step, piece: slice) -> list[Event]:
+    def _take(self, batch: Batch, why: Blame, step: Step, piece: slice) -> list[Event]:
         """Add flagged rows, and the rows between them, to an incident."""
-        rows = at[piece]
+        rows, seen = batch.flagged_at[piece], batch.judged.seen
+        scale = seen.scale[piece]
+        score, values = seen.rows.score[piece] / scale, why.values[piece] / scale[:, None]
         if step.begins:
             self._drafts[step.key] = self._start(batch, int(rows[0]))
         draft, same = self._drafts[step.key], [self._drafts.pop(key) for key in step.same]
@@ -234,23 +289,25 @@ class IncidentFinder:
         for one in same:
             draft.absorb(one)
         self._cover(draft, batch, int(rows[-1]) + 1)
-        if draft.pending is not None:
-            draft.movement.merge(draft.pending)
-            draft.pending = None
+        self._take_pending(draft)
 
         def snapshot(k: int) -> Snapshot:
             here, place = int(rows[k]), piece.start + k
             return Snapshot(
                 int(batch.names.positions[here]),
                 plain_label(batch.names.labels[here]),
-                float(batch.rows.score[here]),
-                batch.rows.standard[here] - self._offset[draft.mode],
-                batch.rows.reading.choose(here),
-                why.values[place].copy(),
-                why.std_error[place].copy(),
+                float(score[k]),
+                seen.rows.standard[place] - self._offset[draft.mode],
+                seen.rows.reading.choose(place),
+                values[k].copy(),
+                why.std_error[place] / scale[k],
+                float(seen.limit[place]),
+                float(scale[k]),
+                int(seen.view[place]),
+                self._n_outside(batch.rows.standard[here], draft.mode),
             )
 
-        draft.add_flagged(batch.names.choose(rows), batch.rows.score[rows], why.values[piece], snapshot)
+        draft.add_flagged(batch.names.choose(rows), score, values, snapshot)
         draft.announced = step.announced
         return self._news(draft, joined=joined) if self.live else []
 
@@ -264,8 +321,17 @@ class IncidentFinder:
             row = batch.rows.choose([k])
             why = self.explainer._one_pass.explain_scored(row, "values")
             label = plain_label(batch.names.labels[k])
-            own = row.standard[0] - self._offset[0], row.reading, why.values[0], why.std_error[0]
-            return Snapshot(int(batch.names.positions[k]), label, float(row.score[0]), *own)
+            scale = 1.0 if self.judge.follower is None else self.fitted.limit
+            own = row.standard[0] - self._offset[0], row.reading, why.values[0] / scale, why.std_error[0] / scale
+            return Snapshot(
+                int(batch.names.positions[k]),
+                label,
+                float(row.score[0]) / scale,
+                *own,
+                self.fitted.limit,
+                scale,
+                n_outside=self._n_outside(row.standard[0], 0),
+            )
 
         anew = np.zeros(len(batch.rows), dtype=bool) if batch.missing is None else batch.missing >= FORGOTTEN
         found: list[WrongSignal] = []
@@ -275,6 +341,10 @@ class IncidentFinder:
             found += self._signals.look(*rows, partial(snapshot, start), begins=bool(anew[start]))
         kept = [one for one in found if self.live or one.is_over]
         return [Event("closed" if one.is_over else "opened", self._signal(one)) for one in kept]
+
+    def _n_outside(self, z: Floats, mode: int) -> int:
+        """How many features of a standardised row are outside the range of training rows."""
+        return int(self._normal[mode].seen.is_outside((z - self._offset[mode])[self._main]).sum())
 
     def _signal(self, wrong: WrongSignal) -> Incident:
         assert self._describer is not None
@@ -293,6 +363,13 @@ class IncidentFinder:
         if (more := ROWS - int(names.counts[0]) + draft.origin) > 0:
             draft.early.append(Z[:more])
         draft.pending.add(self._normal[draft.mode], draft.recent, Z, draft.origin, names, cells)
+
+    @staticmethod
+    def _take_pending(draft: Draft) -> None:
+        """The rows that are taken into account belong to the incident."""
+        if draft.pending is not None:
+            draft.movement.merge(draft.pending)
+            draft.pending = None
 
     def _after(self, batch: Batch) -> None:
         """The rows of a batch are behind us."""

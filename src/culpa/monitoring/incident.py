@@ -64,6 +64,12 @@ class Culprit:
     disagrees_with : tuple of Disagreement
         Features whose relation to this one broke.
 
+    view : str
+        In rows in order of time, whether the row was off the usual "level", or was a "departure" from the recent level or
+        a "jump" from the row before.
+    before : float
+        The recent level, or the reading in the row before; NaN for the "level".
+
     Examples
     --------
     >>> from culpa import PCADetector
@@ -92,6 +98,8 @@ class Culprit:
     member: str = ""
     instead: tuple[str, ...] = ()
     disagrees_with: tuple[Disagreement, ...] = ()
+    view: Literal["level", "departure", "jump"] = "level"
+    before: float = float("nan")
 
     @property
     def shown(self) -> tuple[str, str]:
@@ -199,9 +207,10 @@ class Incident:
     n_flagged : int
         Number of flagged rows.
     score, p_value : float
-        Of the worst row; the p-value is NaN if the limit is a formula.
+        Of the worst row. With a limit that follows, all scores are in units of the limit of their row. The p-value is NaN
+        then, and if the limit is a formula.
     limit : float
-        That of the detector.
+        That of the detector; 1 if it follows.
     kind, why : str
         "sensor", "process" or "undecided", and the reason. A "unit" that changed is a sensor's. Signals that are wrong by
         themselves are "frozen", at a "limit" of their range, "stopped" altogether, or out of physical "range"; their rows
@@ -233,6 +242,8 @@ class Incident:
     mode : int or None
         With modes, the operating mode of the first flagged row, counted from 1; features and ranges are judged by what is
         normal in this mode.
+    shifted : bool
+        Whether the level has been another one for so long that rows are not flagged any more.
     unit_change : str
         Which units changed, such as "°C to °F"; else empty.
 
@@ -275,6 +286,7 @@ class Incident:
     sentence: str = ""
     mode: int | None = None
     unit_change: str = ""
+    shifted: bool = False
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Generic, Self, Unpack, overload
 
 import narwhals.stable.v2 as nw
@@ -22,9 +23,10 @@ from culpa._core.warning import warn
 from culpa._core.words import count
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
-from culpa.fitted import FittedDetector, excess_of
+from culpa.fitted import FittedDetector
 from culpa.monitoring.finder import Batch, Event, IncidentFinder
 from culpa.monitoring.incident import Incident
+from culpa.monitoring.judged import Blamer, Course, about_movement, known
 from culpa.monitoring.rules import chosen_rule, expected_false
 from culpa.monitoring.running import RowNames
 from culpa.monitoring.times import (
@@ -56,6 +58,8 @@ class Incidents(Sequence[Incident], Generic[TableT]):
     ----------
     n_rows, n_flagged : int
         Rows of the table, and the flagged ones among them, whether or not they made it into an incident.
+    course : Course or None
+        All rows beside the limit: ``flagged``, ``score``, ``limit`` and ``shifted``.
     unconfirmed : tuple of Incident
         Stretches of flagged rows with too little evidence for an incident.
     expected : str
@@ -81,7 +85,9 @@ class Incidents(Sequence[Incident], Generic[TableT]):
         unconfirmed: Sequence[Incident] = (),
         expected: str = "",
         native: Any = None,
+        course: Course | None = None,
     ) -> None:
+        self.course = course
         self._items, self.unconfirmed, self.expected = tuple(items), tuple(unconfirmed), expected
         self.n_rows, self.n_flagged, self._native = n_rows, n_flagged, emptied(native)
 
@@ -205,40 +211,48 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
         units=units_of(fitted, search.units, shown_names(fitted, table)),
         baseline=search.baseline,
         unconfirmed=True,
+        follows=stretches is None,
     )
     finder.n_days = np.inf if times is not None and only_days(times) else 0
     reading = explainer.columns.read(table)
     score = fitted.score(reading)
-    flagged, excess = fitted.is_flagged(score), excess_of(fitted)
     labels = table.row_labels() if times is None else times
     order = table.order or RowOrder(np.zeros(len(score)))
     found: list[Event] = []
-    doubts = Doubts()
-    for members, at_all in [(flagged, np.arange(len(score)))] if stretches is None else _known(search, len(score)):
+    doubts, course = Doubts(), list[Course]()
+    blamer = Blamer(finder.judge, lambda one: partial(_explained, one, doubts), **options)
+    whole: list[tuple[Mask | None, NDArray[np.intp]]] = [(None, np.arange(len(score)))]
+    for members, at_all in whole if stretches is None else _known(search, len(score)):
         for start in range(0, len(at_all), _ROWS_PER_CHUNK):
             at = at_all[start : start + _ROWS_PER_CHUNK]
             together = int(at[-1] - at[0]) + 1 == len(at)
             part = reading.choose(slice(int(at[0]), int(at[-1]) + 1) if together else at)
+            rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
+            judge = finder.judge
+            judged = judge.judge(rows, order.missing[at]) if members is None else known(rows, members[at], fitted)
+            course.append(judged.course)
             batch = Batch(
                 RowNames(at, labels[at], at),
-                ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic),
-                members[at],
-                excess.of_scores(score[at], fitted.limit),
+                rows,
+                judged,
                 None if times is None else times[at],
                 None if order.cut is None or stretches is not None else order.cut[at],
                 order.missing[at],
             )
-            found += finder.add(batch, _explained(explainer, batch, doubts))
-        goes_on = stretches is None or members[-1]
-        found += finder.finish("open" if goes_on else "over")
+            found += finder.add(batch, blamer.blame(judged.seen))
+        moved = finder.judge.moved
+        found += finder.finish("open" if members is None or members[-1] else "over")
     warn_about_doubts(doubts, top_of(explainer.tolerance))
+    whole_course = Course.of(course) if stretches is None else None
+    n_flagged = int((fitted.is_flagged(score) if whole_course is None else whole_course.flagged).sum())
     return Incidents(
         [event.incident for event in found if event.event != "unconfirmed"],
         n_rows=len(score),
-        n_flagged=int(flagged.sum()),
+        n_flagged=n_flagged,
         unconfirmed=[event.incident for event in found if event.event == "unconfirmed"],
-        expected=expected_false(fitted, rule, usual_step(times)),
+        expected=" ".join(filter(None, (expected_false(fitted, rule, usual_step(times)), about_movement(moved)))),
         native=table.native,
+        course=whole_course,
     )
 
 
@@ -259,10 +273,7 @@ def _known(search: Search, n_rows: int) -> Iterator[tuple[Mask, NDArray[np.intp]
         yield members, np.append(before, np.arange(first, last + 1))
 
 
-def _explained(explainer: Explainer, batch: Batch, doubts: Doubts) -> Explanation | None:
-    if not batch.flagged.any():
-        return None
-    rows = batch.rows.choose(batch.flagged_at)
+def _explained(explainer: Explainer, doubts: Doubts, rows: ScoredRows) -> Explanation:
     explainer._one_pass.count_rows(rows.standard)
     if explainer._one_pass.compiling_is_due:
         explainer._one_pass.engine.compile()

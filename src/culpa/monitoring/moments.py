@@ -19,6 +19,7 @@ from culpa.ranking.fault_odds import FaultEvidence, SharedFaults
 from culpa.ranking.incident_evidence import Explained, explained_by_few
 from culpa.scores import named_score
 from culpa.scores.consistency import Residuals
+from culpa.scores.following import LEVEL, VIEWS
 
 FEWEST_SD = 2.0  # nothing closer to its expected value is called a culprit
 _EXPLAINED = 0.75  # of the excess: from here on, a few features explain an incident
@@ -106,12 +107,13 @@ class Judge:
         """The first rows: a few features that explain them, or those that moved, against what is normal."""
         first = self._stand_out(draft.head[:_EARLIEST])
         names = {self.names.players[player]: share for player, share in first.items()}
-        rows = np.stack([snapshot.standard for snapshot in draft.head])
+        head = draft.head_in(view_of(draft))
+        rows = np.stack([snapshot.standard for snapshot in head]) - shift_of(draft, head[0])
         alike = min(self.fitted.normal_range.dependence, len(rows))
-        explained, faults = self._evidence(rows - draft.shift, alike)
-        if self._is_upset(explained, rows - draft.shift):
-            return Onset("upset", explained.share, self._began(draft, list(first)), names)
-        moment = self._fault(_highest(draft.head[:_FIRST_ROWS]), faults)
+        explained, faults = self._evidence(rows, alike)
+        if self._is_upset(explained, rows):
+            return Onset("upset", explained.share, self._began(draft, head, list(first)), names)
+        moment = self._fault(_highest(head[:_FIRST_ROWS]), faults)
         return Onset("features" if moment.culprits else "unclear", explained.share, moment, names)
 
     def _stand_out(self, head: Sequence[Snapshot]) -> dict[int, float]:
@@ -123,19 +125,19 @@ class Judge:
             int(k): float(shares[k]) for k in np.argsort(-shares, kind="stable")[:_MOST_MOVED] if shares[k] > _QUARTER
         }
 
-    def _began(self, draft: Draft, first: list[int]) -> Moment:
+    def _began(self, draft: Draft, head: list[Snapshot], first: list[int]) -> Moment:
         """The onset of an upset: where somebody stands out, or the highest of its first rows."""
         moved = self._ranked_by(draft.movement.stayed)
         if not first:
-            return self._upset(_highest(draft.head), moved)
-        blame = [snapshot.values[first[0]] / snapshot.score for snapshot in draft.head[:_EARLIEST]]
-        at = draft.head[int(np.argmax(np.nan_to_num(blame)))]
+            return self._upset(_highest(head), moved)
+        blame = [snapshot.values[first[0]] / snapshot.score for snapshot in head[:_EARLIEST]]
+        at = head[int(np.argmax(np.nan_to_num(blame)))]
         return self._upset(at, [*first, *(player for player in moved if player not in first)])
 
     def worst(self, draft: Draft) -> Moment:
         """The moment of the row with the highest score."""
         assert draft.worst is not None
-        row = draft.worst.standard[None] - draft.shift
+        row = draft.worst.standard[None] - shift_of(draft, draft.worst)
         explained, faults = self._evidence(row, 1.0)
         if self._is_upset(explained, row):
             movement = self.fitted.normal_range.movement(row)[0][self.main]
@@ -304,7 +306,9 @@ class Judge:
             deviation=float(off[furthest]),
             against=against,
             expected_was_seen=not self.fitted.normal_range.is_outside(expected)[feature],
-            score_if_fixed=fixer.score_without([player]),
+            score_if_fixed=fixer.score_without([player]) / snapshot.scale,
+            view=VIEWS[snapshot.view],
+            before=self._before(snapshot, column),
             decimals=self.decimals[column],
             unit=self.units[column],
             member=self.names.features[column] if len(columns) > 1 else "",
@@ -320,11 +324,14 @@ class Judge:
         low, high = self._model.to_cells(row, both, self._columns)[:, column]
         return float(low), float(abs(high - low))
 
+    def _before(self, snapshot: Snapshot, column: int) -> float:
+        """The recent level of a column, or its reading in the row before: where the view has zero; NaN for the level."""
+        return np.nan if snapshot.view == LEVEL else self._shown(snapshot, column, 0.0, 0.0)[0]
+
     def _moment(self, snapshot: Snapshot, culprits: Sequence[Culprit], ranked: Sequence[int]) -> Moment:
         fixer = RowFixer(snapshot.standard, self._score, self.precision, self.features)
         observed = [k for k in ranked if not np.isnan(snapshot.standard[self.features[k]]).all()]
-        fix = fixer.clear(observed, self.fitted.limit)
-        outside = self.fitted.normal_range.is_outside(snapshot.standard)[self.main]
+        fix = fixer.clear(observed, snapshot.limit)
         p_value = self.fitted.p_values(np.array([snapshot.score]))
         return Moment(
             snapshot.row,
@@ -332,15 +339,26 @@ class Judge:
             snapshot.score,
             np.nan if p_value is None else float(p_value[0]),
             tuple(culprits),
-            int(outside.sum()),
+            snapshot.n_outside,
             {} if fix is None else self._jointly(snapshot, fixer.fixed(fix.players), fix.players),
-            np.nan if fix is None else fix.score,
+            np.nan if fix is None else fix.score / snapshot.scale,
         )
 
     def _jointly(self, snapshot: Snapshot, fixed: Floats, players: Sequence[int]) -> dict[str, float]:
         """What the remaining features imply for all features of these players, in the user's units."""
         cells = self._model.to_cells(fixed[None], snapshot.reading, self._columns)[0]
         return {self.names.features[k]: float(cells[k]) for player in players for k in self.names.columns[player]}
+
+
+def view_of(draft: Draft) -> int:
+    """The view that flagged most of the first rows of an incident."""
+    views = [snapshot.view for snapshot in draft.head[:_FIRST_ROWS]]
+    return min(views, key=lambda view: (-views.count(view), view))
+
+
+def shift_of(draft: Draft, snapshot: Snapshot) -> Floats:
+    """How far rows were from the normal mean before the onset, where that is taken into account."""
+    return draft.shift if snapshot.view == LEVEL else np.zeros_like(draft.shift)
 
 
 def _highest(snapshots: Sequence[Snapshot]) -> Snapshot:

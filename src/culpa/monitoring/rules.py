@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from culpa._core.continuity import Step, usual_step
-from culpa.fitted import FittedDetector, excess_of
+from culpa.fitted import FittedDetector, excess_of, why_fixed
 from culpa.monitoring.times import Times, check_gap
 from culpa.scores.grouping import Rule
 
@@ -51,8 +51,9 @@ def expected_false(fitted: FittedDetector, rule: Rule, step: Step | None) -> str
     per_row, seconds = excess_of(fitted).false_incidents(rule.bound), _seconds(step)
     by_rows = f"{1000 * per_row:.2g} per 1,000 normal rows"
     if seconds is None:
-        return f"Expect about {by_rows.replace(' per', ' false incidents per', 1)}."
-    return f"Expect about {per_row * _SECONDS['day'] / seconds:.2g} false incidents per day ({by_rows})."
+        return f"Expect about {by_rows.replace(' per', ' false incidents per', 1)}.{_about(fitted)}"
+    per_day = per_row * _SECONDS["day"] / seconds
+    return f"Expect about {per_day:.2g} false incidents per day ({by_rows}).{_about(fitted)}"
 
 
 def _seconds(step: Step | None) -> float | None:
@@ -72,3 +73,11 @@ def _per_row(wanted: Any, step: Step | None) -> float:
             "--time), or say '1 per 1,000 rows'."
         )
     return number * seconds / _SECONDS[found[3].lower()]
+
+
+def _about(fitted: FittedDetector) -> str:
+    """Why the limit does not follow, where that is so."""
+    if fitted.views is not None:
+        return ""
+    why = why_fixed(fitted) or "too few rows in order of time were there to learn from"
+    return f" Rows are judged by a fixed limit, because {why}."

@@ -13,6 +13,7 @@ from culpa.fitted import FittedDetector
 from culpa.models.normal_range import NormalRange
 from culpa.ranking.incident_evidence import stayed, weights_since_onset
 from culpa.ranking.recent import Recent, evidence
+from culpa.scores.following import LEVEL
 
 _MOST_STAGES, _MOST_PARTS = 32, 64
 HEAD = 20  # flagged rows that the onset is judged by
@@ -23,7 +24,11 @@ _LEAST = 1e-9  # standard deviation of a column that never changed
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One flagged row with everything that its moment needs."""
+    """One flagged row with everything that its moment needs, as the view that flagged it sees it.
+
+    ``score``, ``values`` and ``std_error`` were divided by ``scale``, and ``limit`` was not. ``n_outside`` features are
+    outside the range of training rows.
+    """
 
     row: int
     label: Any
@@ -32,6 +37,10 @@ class Snapshot:
     reading: Reading  # of this row alone
     values: Floats
     std_error: Floats
+    limit: float
+    scale: float = 1.0
+    view: int = LEVEL
+    n_outside: int = 0
 
 
 @dataclass(slots=True)
@@ -290,6 +299,7 @@ class Draft:
     reported: tuple[str, ...] = ()  # features whose arrival was reported
     announced: bool = False  # whether it is an incident
     opened: bool = False  # whether it was reported
+    shifted: bool = False  # whether it goes on as another level, whose rows are not flagged
 
     def add_flagged(self, rows: RowNames, score: Floats, values: Floats, snapshots: Callable[[int], Snapshot]) -> None:
         """Take flagged rows; ``snapshots(k)`` makes one of the k-th."""
@@ -298,10 +308,18 @@ class Draft:
         peak = int(np.argmax(score))
         if self.worst is None or score[peak] > self.worst.score:
             self.worst = snapshots(peak)
-        self.last, self.end = int(rows.positions[-1]), plain_label(rows.labels[-1])
-        self.latest = int(rows.counts[-1])
+        self.reach(rows)
         self.n += len(score)
         self.stages.add(self.origin, rows, score, values)
+
+    def head_in(self, view: int) -> list[Snapshot]:
+        """The first rows that a view has flagged."""
+        return [snapshot for snapshot in self.head if snapshot.view == view]
+
+    def reach(self, rows: RowNames) -> None:
+        """Go on up to the last of these rows."""
+        self.last, self.end = int(rows.positions[-1]), plain_label(rows.labels[-1])
+        self.latest = int(rows.counts[-1])
 
     def absorb(self, other: "Draft") -> None:
         """Take the flagged rows of an incident that began later and turned out to be the same."""
@@ -314,6 +332,7 @@ class Draft:
             self.last, self.end, self.latest = other.last, other.end, other.latest
         self.n, self.opened = self.n + other.n, self.opened or other.opened
         self.reported = tuple(dict.fromkeys((*self.reported, *other.reported)))
+        self.shifted |= other.shifted
         self.stages.absorb(other.stages, other.origin - self.origin)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from culpa._core.words import cut, listed
 from culpa.columns.units import short_names
-from culpa.monitoring.digits import in_sd, reading, times_the_limit
+from culpa.monitoring.digits import change, in_sd, reading, times_the_limit
 from culpa.monitoring.incident import Culprit, Incident
 from culpa.monitoring.when import Clock
 
@@ -150,11 +150,21 @@ class Storyteller:
         actual, expected = culprit.shown
         unit = f" {culprit.unit}" if culprit.unit else ""
         if culprit.against == "normal":
-            implied, unseen = f"{expected} is normal", ""
+            implied, unseen = f"{expected} {'is normal' if culprit.view == 'level' else 'was usual'}", ""
         else:
             implied = f"{'they' if rank else f'the other {self.noun}s'} imply {expected}"
             unseen = "" if culprit.expected_was_seen else ", a value never seen in training"
-        return f"{self._name(culprit)} {self.read} {actual}{unit} where {implied} ({in_sd(culprit.deviation)}{unseen})"
+        told = f"{self._name(culprit)} {self._moved(culprit)}{self.read} {actual}{unit}"
+        return f"{told} where {implied} ({in_sd(culprit.deviation)}{unseen})"
+
+    @staticmethod
+    def _moved(culprit: Culprit) -> str:
+        """By how much a culprit differs from the row before, or from its recent level."""
+        if math.isnan(culprit.before):
+            return ""
+        unit = f" {culprit.unit}" if culprit.unit else ""
+        by = f"{change(culprit.actual, culprit.before)}{unit}"
+        return f"jumped by {by} and " if culprit.view == "jump" else f"left its recent level by {by} and "
 
     def _accounts(self, incident: Incident) -> list[str]:
         """Which part of the score the culprits have, where that is most of it."""
@@ -184,6 +194,8 @@ class Storyteller:
             for told in [", and ".join(parts)]
             if told
         ]
+        if goes_on and incident.shifted:
+            return [*course, f"Still open: off its usual level since {self.clock.until(incident.start, labels)}."]
         if goes_on:
             return [*course, f"Still open: flagged last {self.clock.at(incident.end, labels)}."]
         if incident.first == incident.last:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa.plots.content.rows import RowAxis, wall_clock
+from culpa.scores.following import FOLLOWING
 
 TITLES = {
     "spe": "SPE",
@@ -16,6 +17,7 @@ TITLES = {
     "mahalanobis": "Mahalanobis distance²",
     "combined": "combined index",
     "nll": "negative log-likelihood",
+    FOLLOWING: "score / limit that follows",
 }
 
 

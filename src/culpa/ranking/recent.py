@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from culpa._core.types import Floats
-from culpa.columns.smoothing import running_average
+from culpa.columns.smoothing import averaged
 from culpa.models.fitted_model import FittedModel
 from culpa.models.normal_range import NormalRange
 
@@ -59,7 +59,7 @@ class Recent:
         whole = ~np.isnan(Z)
         averages, level = np.empty_like(self.averages), np.empty_like(Z)
         for k, window in enumerate(_WINDOWS):
-            after = _averaged(Z, whole, self.averages[k], 2 / (window + 1))
+            after = averaged(Z, self.averages[k], 2 / (window + 1))
             averages[k] = after[-1]
             if k == len(_WINDOWS) - 1:
                 level[0], level[1:] = self.averages[k], after[:-1]
@@ -109,15 +109,3 @@ def _starts(n_before: int, n: int) -> list[int]:
     """Where rows are cut at the borders of buckets."""
     first = _BUCKET - n_before % _BUCKET
     return [0, *range(first, n, _BUCKET)] if n else []
-
-
-def _averaged(Z: Floats, whole: Floats, before: Floats, weight: float) -> Floats:
-    """Running averages after each row."""
-    result = np.empty_like(Z)
-    complete = whole.all(axis=0)
-    result[:, complete] = running_average(Z[:, complete], before[complete], weight)
-    for j in np.flatnonzero(~complete):
-        seen = whole[:, j]
-        known = np.append(before[j], running_average(Z[seen, j, None], before[[j]], weight)[:, 0])
-        result[:, j] = known[np.cumsum(seen)]
-    return result

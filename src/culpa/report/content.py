@@ -65,7 +65,7 @@ def content(
     } | {name: repr(value) for name, value in options.items()}
     charted = charts(fitted, chart, listed, None if search.times is None else search.time_name, caps)
     reading = explainer.columns.read(table)
-    around = histories(explainer, why, reading, chart.axis, listed, caps.history)
+    around = histories(fitted, explainer, why, reading, chart.axis, listed, caps.history)
     told = incident_dicts(why, listed, around, labels, caps.courses)
     kept = trends(explainer, reading, why.feature_names, listed, labels, caps.trends)
     notes = _left_out(chart, found, listed, told, detailed, kept, caps)
@@ -86,7 +86,7 @@ def content(
         "overview": _overview(fitted, table, chart, found, source, charted["word"]) | {"notes": notes},
         "chart": charted,
         "incidents": told,
-        "details": details(fitted, explainer, why, detailed, labels, bars),
+        "details": details(fitted, explainer, why, detailed, labels, bars, chart.own_statistic.alarm),
         "trends": kept,
         "heatmap": heat_map(why, detailed.rows, listed),
         "model": model_page(fitted, chart.statistics, all_units, settings),
@@ -142,7 +142,7 @@ def _facts(
             f"{share(found.n_flagged / n)} of the rows" if some_scored else "no row has a score",
         ),
         fact("Incidents", f"{len(found):,}", found.expected or "flagged rows that follow each other"),
-        fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}"),
+        _limit(fitted, found),
         *_false_alarms(fitted),
         fact(
             f"{fitted.settings.noun}s".capitalize(),
@@ -156,6 +156,14 @@ def _facts(
             f"from {model.n_samples_:,.0f} normal rows",
         ),
     ]
+
+
+def _limit(fitted: FittedDetector, found: Incidents) -> dict[str, str]:
+    if fitted.views is None or found.course is None:
+        return fact("Limit", f"{fitted.limit:.5g}", f"of {TITLES[fitted.statistic.name]}, at {share(fitted.coverage)}")
+    low, high = (float(value) for value in np.quantile(found.course.limit, [0, 1]))
+    told = f"follows, so that {share(1 - fitted.coverage)} of normal rows are flagged: times that of the training rows"
+    return fact("Limit", f"{low:.2f} to {high:.2f}", told)
 
 
 def _false_alarms(fitted: FittedDetector) -> list[dict[str, str]]:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from culpa._core.json_values import to_json_value
 from culpa._core.types import Floats, Positions
-from culpa.columns import Reading
+from culpa.columns import Columns, Reading
 from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
+from culpa.fitted import FittedDetector
+from culpa.models import FittedModel
 from culpa.monitoring import Incident
 from culpa.monitoring.digits import compared
 from culpa.monitoring.incident import Culprit, Moment
@@ -141,13 +143,20 @@ def heat_map(why: Explanation, rows: Positions, listed: Sequence[Incident]) -> d
 
 
 def histories(
-    explainer: Explainer, why: Explanation, reading: Reading, axis: RowAxis, incidents: Sequence[Incident], cap: int
+    fitted: FittedDetector,
+    explainer: Explainer,
+    why: Explanation,
+    reading: Reading,
+    axis: RowAxis,
+    incidents: Sequence[Incident],
+    cap: int,
 ) -> list[dict[str, Any] | None]:
     """What the culprits of each incident read around it, and what was to be expected of them jointly.
 
     The worst incidents have one if there is not room for all; ``why`` knows the players. ``x`` is ``None`` if it is
     ``row``, and ``against`` is that of the culprits.
     """
+    model = fitted.at_level.model
     each = int(np.clip(cap // (2 * max(len(incidents), 1)), _FEWEST, _MOST))
     result: list[dict[str, Any] | None] = [None] * len(incidents)
     labels = Labels(axis)
@@ -161,7 +170,10 @@ def histories(
         if cap < 0:
             break
         rows = reading.choose(window)
-        expected = _expected(explainer, why, rows, incident)
+        expected = _expected(model, explainer.columns, why, rows, incident)
+        for culprit in incident.culprits:
+            if culprit.view != "level":  # in other rows, the recent level was another one
+                expected[:, _feature_of(culprit, why)] = culprit.expected
         result[k] = {
             "against": incident.culprits[0].against,
             "row": labels.rows(window),
@@ -179,17 +191,18 @@ def histories(
     return result
 
 
-def _expected(explainer: Explainer, why: Explanation, rows: Reading, incident: Incident) -> NDArray[Any]:
+def _expected(
+    model: FittedModel, columns: Columns, why: Explanation, rows: Reading, incident: Incident
+) -> NDArray[Any]:
     """What was to be expected of all culprits jointly, as the incident has it: from the others, or in normal rows."""
-    model, columns = explainer.model, explainer.columns
     if incident.mode is not None:
         model = model.in_mode(incident.mode - 1)
     Z = model.standardise(rows.features)
     if incident.culprits[0].against == "normal":
-        return np.asarray(model.to_cells(np.zeros_like(Z), rows, columns))
+        return np.array(model.to_cells(np.zeros_like(Z), rows, columns))
     players = [why.players[why.player_names.index(culprit.feature)] for culprit in incident.culprits]
     Z[:, columns.features_of([column for player in players for column in player])] = np.nan
-    return np.asarray(model.to_cells(model.gaussian.impute(Z), rows, columns))
+    return np.array(model.to_cells(model.gaussian.impute(Z), rows, columns))
 
 
 def _feature_of(culprit: Culprit, why: Explanation) -> int:

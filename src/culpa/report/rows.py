@@ -61,13 +61,19 @@ def _with_spacing(inside: Sequence[Positions], chosen: Positions, spacing: int) 
 
 
 def details(
-    fitted: FittedDetector, explainer: Explainer, why: Explanation, chosen: DetailedRows, labels: Labels, bars: int
+    fitted: FittedDetector,
+    explainer: Explainer,
+    why: Explanation,
+    chosen: DetailedRows,
+    labels: Labels,
+    bars: int,
+    alarm: float,
 ) -> dict[str, Any]:
     """Content for all explained rows, and what their waterfalls share.
 
     ``base_value`` is ``None`` where features are given, so that rows differ in it. Every ``spacing``-th flagged row of the
     listed incidents is among the rows; with ``None``, only onsets and worst rows are sure to be. P-values come from
-    ``n_held_out`` normal rows.
+    ``n_held_out`` normal rows. Scores above ``alarm`` raise one, in the units that incidents and charts have.
     """
     scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
     held_out = fitted.limits.held_out(fitted.statistic)
@@ -75,6 +81,7 @@ def details(
         "title": f"{TITLES[why.score_name]}: how much each {fitted.settings.noun if why.groups is None else 'group'} adds",
         "base_value": why.base_value if isinstance(why.base_value, float) else None,
         "limit": fitted.limit,
+        "alarm": alarm,
         "exact": why.exact,
         "spacing": chosen.spacing,
         "n_held_out": None if held_out is None else round(held_out.n),

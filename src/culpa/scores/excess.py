@@ -14,6 +14,7 @@ false incidents per row are to be expected if stretches become incidents from th
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,7 +23,7 @@ import numpy as np
 from culpa._core.types import Floats
 
 _CHANCE = 0.05  # of an unrelated flagged row to fall into the gap after another one
-_PRIOR = (0.2, 0.2, 0.2)  # evidence of stretches, as long as few are known
+PRIOR = (0.2, 0.2, 0.2)  # evidence of stretches, as long as few are known
 _ENOUGH = math.log(10)  # log of the ratio of score to limit from which a single row is an incident
 _RATE = 0.15  # false incidents per flagged row, unless the user states a number
 _LEAST_UNIT, _LARGEST = 0.02, 1e6
@@ -44,15 +45,17 @@ class NormalExcess:
     alpha: float
 
     @classmethod
-    def of(cls, unit: float, gap: int, evidence: Floats, n_rows: int, alpha: float) -> Self:
+    def of(
+        cls, unit: float, gap: int, evidence: Floats, n_rows: int, alpha: float, prior: Sequence[float] = PRIOR
+    ) -> Self:
         """From the evidence of the stretches in so many normal rows; the median bears incidents among them."""
-        typical = float(np.median([*evidence, *_PRIOR])) / math.log(2)
+        typical = float(np.median([*evidence, *prior])) / math.log(2)
         return cls(unit, gap, (len(evidence) + 1) / n_rows, typical, alpha)
 
     @classmethod
     def by_chance(cls, limit: float, median: float, alpha: float) -> Self:
         """Without normal rows: as if flagged rows came one by one."""
-        return cls(unit_of(limit, median), gap_of(alpha, alpha), alpha, _PRIOR[0] / math.log(2), alpha)
+        return cls(unit_of(limit, median), gap_of(alpha, alpha), alpha, PRIOR[0] / math.log(2), alpha)
 
     @property
     def reach(self) -> int:

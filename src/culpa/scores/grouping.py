@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from culpa._core.types import Floats
 from culpa.models import FittedModel
 from culpa.scores.consistency import Residuals
-from culpa.scores.excess import NormalExcess, gap_of
+from culpa.scores.excess import PRIOR, NormalExcess, gap_of
 from culpa.scores.quadratic import mahalanobis
 
 Counts = NDArray[np.int64]
@@ -96,10 +96,14 @@ class Step(NamedTuple):
 
 
 class Grouping:
-    """Takes flagged rows in order. ``recent`` are the stretches that the next rows may belong to."""
+    """Takes flagged rows in order. ``recent`` are the stretches that the next rows may belong to.
+
+    The stretch with the key ``held`` goes on although its rows are not flagged any more; -1 is none.
+    """
 
     def __init__(self, rule: Rule) -> None:
         self.rule, self.recent, self._n = rule, list[Stretch](), 0
+        self.held, self._held_until = -1, 0
 
     def add(self, at: int, excess: float, profile: Floats) -> Step:
         """The next flagged row, with its place: the number of rows, or of nanoseconds, before it."""
@@ -113,16 +117,29 @@ class Grouping:
                 stretch, lost = _merged(stretch, other)
                 self.recent.remove(lost)
                 same.append(lost.key)
+                self.held = stretch.key if self.held == lost.key else self.held
         if stretch.evidence > self.rule.bound and stretch.n >= self.rule.fewest:
             stretch.announced = True
         return Step(stretch.key, begins, stretch.announced, tuple(same), over)
 
     def over(self, at: int) -> tuple[int, ...]:
         """The stretches that no row from this place on can belong to; they are forgotten."""
-        over = [one for one in self.recent if at - one.last > self.rule.reach]
+        over = [one for one in self.recent if at - one.last > self.rule.reach and one.key != self.held]
         for one in over:
             self.recent.remove(one)
         return tuple(one.key for one in over)
+
+    def hold(self, at: int) -> None:
+        """The latest stretch goes on up to this place, or the one that went on before."""
+        if self.held < 0 and self.recent:
+            self.held = max(self.recent, key=lambda one: one.last).key
+        self._held_until = at
+
+    def release(self) -> None:
+        """No stretch goes on without flagged rows."""
+        if self.held >= 0:
+            stretch = self.named(self.held)
+            stretch.last, self.held = max(stretch.last, self._held_until), -1
 
     def named(self, key: int) -> Stretch:
         """The recent stretch that has this key."""
@@ -146,13 +163,13 @@ class Grouping:
         return new, True
 
     @property
-    def memory(self) -> tuple[int, list[Stretch]]:
+    def memory(self) -> tuple[int, list[Stretch], int, int]:
         """How many stretches there were, and those that may go on; set it to go on from there."""
-        return self._n, self.recent
+        return self._n, self.recent, self.held, self._held_until
 
     @memory.setter
-    def memory(self, memory: tuple[int, list[Stretch]]) -> None:
-        self._n, self.recent = memory
+    def memory(self, memory: tuple[int, list[Stretch], int, int]) -> None:
+        self._n, self.recent, self.held, self._held_until = memory
 
 
 class Profiles:
@@ -182,10 +199,17 @@ def _merged(one: Stretch, other: Stretch) -> tuple[Stretch, Stretch]:
     return kept, lost
 
 
-def learn(unit: float, alpha: float, pieces: Sequence[tuple[Counts, Floats, Floats]], n_rows: int) -> NormalExcess:
+def learn(
+    unit: float,
+    alpha: float,
+    pieces: Sequence[tuple[Counts, Floats, Floats]],
+    n_rows: int,
+    prior: Sequence[float] = PRIOR,
+) -> NormalExcess:
     """What stretches of normal rows show.
 
-    ``pieces`` are the places, excesses and profiles of the flagged ones among ``n_rows``, in order.
+    ``pieces`` are the places, excesses and profiles of the flagged ones among ``n_rows``, in order. Evidence of the
+    ``prior`` counts beside theirs, which matters as long as few stretches are known.
     """
     at = np.concatenate([np.zeros(0, dtype=np.int64), *(piece[0] for piece in pieces)])
     runs = np.count_nonzero(np.diff(at, prepend=-2) > 1)
@@ -198,4 +222,4 @@ def learn(unit: float, alpha: float, pieces: Sequence[tuple[Counts, Floats, Floa
             for key in step.same:
                 evidence.pop(key, None)
             evidence[step.key] = grouping.named(step.key).evidence
-    return NormalExcess.of(unit, gap, np.array(list(evidence.values())), n_rows, alpha)
+    return NormalExcess.of(unit, gap, np.array(list(evidence.values())), n_rows, alpha, prior)

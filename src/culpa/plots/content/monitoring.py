@@ -19,6 +19,7 @@ from culpa.monitoring.cusum import cusum as sum_up
 from culpa.monitoring.times import Times, in_order, refuse_times
 from culpa.plots.content.blame import Selection
 from culpa.plots.content.rows import RowAxis, wall_clock
+from culpa.scores.following import FOLLOWING
 
 CONFIDENCES = (0.95, 0.99)
 _NOTHING = 1e-6  # of the variance
@@ -122,10 +123,14 @@ class ControlChart:
         spans = _runs(flagged) if incidents is None else [(one.first, one.last) for one in incidents]
         shown = tuple(Span(first, last, *axis.span(first, last)) for first, last in spans)
         chart = cls(axis, statistics, own, flagged, shown)
-        if cusum is False:
+        if cusum is not False:
+            length = None if cusum is True else cusum
+            chart = replace(chart, cusum=sum_up(fitted, chart.own_statistic.values, length, table.missing_rows()))
+        course = getattr(incidents, "course", None)
+        if fitted.views is None or course is None:
             return chart
-        length = None if cusum is True else cusum
-        return replace(chart, cusum=sum_up(fitted, chart.own_statistic.values, length, table.missing_rows()))
+        following = Statistic(FOLLOWING, course.score, {fitted.confidence: 1.0}, 1.0)  # of the limit of each row
+        return replace(chart, statistics=(*statistics, following), own=FOLLOWING, flagged=course.flagged)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ const isLeast = (p) => p !== null && details.n_held_out !== null && p < 1.5 / (d
 const leastPossible = (p) => (isLeast(p) ? `, the least that ${details.n_held_out.toLocaleString("en-US")} held-out normal rows can show` : "");
 
 function scored({ score, p_value }) {
-  const times = score / details.limit; // as sentences have it
+  const times = score / details.alarm; // as sentences have it
   const above = !Number.isFinite(times) ? "" : times >= 1 && times < 1.05 ? "just above the limit" : `${number(Number(times.toPrecision(3)))} × limit`;
   return [`score ${number(score)}`, above, p_value === null ? "" : `p-value ${roughly(p_value)}`].filter(Boolean).join(", ");
 }
@@ -54,7 +54,7 @@ function remedy({ to_fix, score_if_fixed }) {
   if (!fixes.length) return `No fix of up to eight ${report.noun}s would have cleared the alarm in this row.`;
   const values = fixes.map(([feature, value]) => `${featureName(feature)} at ${withUnit(reading(value, features[feature]), features[feature])}`);
   const shown = values.length > 8 ? [...values.slice(0, 8), `${values.length - 8} more`] : values;
-  return `Would have cleared the alarm in this row: ${listed(shown)}${values.length > 1 ? ", fixed jointly" : ""}. The score would be ${number(score_if_fixed)}, the limit is ${number(details.limit)}.`;
+  return `Would have cleared the alarm in this row: ${listed(shown)}${values.length > 1 ? ", fixed jointly" : ""}. The score would be ${number(score_if_fixed)}, the limit is ${number(details.alarm)}.`;
 }
 
 function fillPoint(id, point) {
