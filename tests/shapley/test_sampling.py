@@ -488,7 +488,7 @@ def test_rows_that_come_one_by_one_are_compiled_too():
     model, rows = model_and_rows(30, 3, 0)
     explainer = Explainer(model, "spe", tolerance=0.05)
     values = explainer.shares(rows[:1]).values
-    for _ in range(400):
+    for _ in range(1200):
         again = explainer.shares(rows[:1]).values
     assert explainer.forms is not None
     np.testing.assert_allclose(again, values, rtol=0, atol=1e-10 * np.abs(values).max())

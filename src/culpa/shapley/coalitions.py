@@ -38,6 +38,7 @@ _MOST_TOGETHER, _MOST_KEPT = 128, 1 << 23  # coalitions, and numbers about those
 _FEWEST_ROWS = 4  # for the kernel
 _MOST_MISSING = 8  # cells of a row; with more of them, its pattern has coalitions of its own
 _OF_MISSING = 3.0  # times as long as a complete row
+_OF_FORMS = 4.0  # times as long as as many operations of the kernel
 _CELLS_PER_CHUNK = 1 << 17  # of rows
 
 
@@ -227,7 +228,8 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         rule, d = self.rule, float(n_features)
         together, walk = rule.n_coalitions * 3.0 * self._p**2 * (d + self._p), self._per_row(rule, n_features)
         evaluate = rule.n_replicates * len(self.players) * d**2
-        return FormsCost(together + d * walk + 2.0 * rule.n_coalitions * d**3, together, evaluate, walk)
+        prepare = _OF_FORMS * (d * walk + 2.0 * rule.n_coalitions * d**3)
+        return FormsCost(together + prepare, together, evaluate, walk)
 
     def _per_row(self, rule: CoalitionRule, n_features: int) -> float:
         return rule.n_coalitions * n_features * 6.0 * (self._p + 1)
