@@ -197,14 +197,14 @@ def test_groups(detector, new):
     np.testing.assert_allclose(why.score_if_fixed[:, 0], -detector.score_samples(fixed), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("lags", [0, 1])
-def test_a_group_shows_its_member_that_is_furthest_off_in_standard_deviations(table, lags):
+@pytest.mark.parametrize(("lags", "scale"), [(0, True), (1, True), (0, False), (1, False)])
+def test_a_group_shows_its_member_that_is_furthest_off_in_standard_deviations(table, lags, scale):
     wide = table.assign(power=1000 * table["power"])  # far off in units, not in standard deviations
-    detector = PCADetector(2, lags=lags).fit(wide)
+    detector = PCADetector(2, lags=lags, scale=scale).fit(wide)
     new = wide[:20].copy()
     new.loc[9, "flow"] += 6 * wide["flow"].std()
     why = detector.explain(new, groups={"all": NAMES})
-    off = np.abs(why.data - why.expected) / detector.scale_[:5]
+    off = np.abs(why.data - why.expected) / wide[NAMES].std().to_numpy()
     np.testing.assert_array_equal(why.furthest[:, 0], off.argmax(axis=1))
     assert why.top(1)["member"][9] == "flow"
     back = Explanation.from_dict(json.loads(why.to_json()))

@@ -291,7 +291,7 @@ class OnePass(CopiedInUse):
 
     def _furthest(self, off: Floats) -> Positions:
         """Of each player, the column furthest from its expected value, in standard deviations: (rows, players)."""
-        off = np.abs(off)
+        off = np.abs(off) / self.model.spread  # which is not 1 where columns are not scaled
         if any_missing(off):
             off[np.isnan(off)] = -1.0
         of_columns = [off[:, members[0]] for members in self.columns.members]
