@@ -69,6 +69,17 @@ def test_steps_that_scale_change_nothing(kind, plant, plain):
     assert detector.compare(normal, new).sentence == plain.compare(normal, new).sentence
 
 
+def test_rows_in_order_of_time_are_judged_as_without_a_scaler(plant):
+    """By default, where the limit follows."""
+    normal, new = (10 * rows + 100 for rows in plant)
+    detector = PipelineDetector(make_pipeline(StandardScaler(), PCADetector()).fit(normal))
+    plain = PCADetector().fit(normal)
+    assert detector.fitted.views is not None
+    incidents, expected = (each.incidents(new) for each in (detector, plain))
+    assert len(expected) > 3
+    assert [each.sentence for each in incidents] == [each.sentence for each in expected]
+
+
 def test_report_and_charts(plant, plain):
     normal, new = plant
     detector = PipelineDetector(pipeline_of("imputer and scaler", normal, PCADetector(4)))

@@ -220,6 +220,7 @@ def in_units_of_columns(fitted: FittedDetector, outputs: Outputs) -> FittedDetec
         settings=replace(fitted.settings, groups=groups or None, given=[outputs.names[i] for i in given] or None),
         units=units_in_headers(outputs.names),
         signals=fitted.signals and fitted.signals.moved(outputs.shift, outputs.stretch),
+        views=fitted.views and fitted.views.moved(shift, stretch, new),
         blocks=blocks,
         gathered=None,
     )

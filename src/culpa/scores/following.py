@@ -29,7 +29,7 @@ settled.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Self
@@ -104,6 +104,17 @@ class View:
         """The score that is at the limit."""
         return np.exp(self.quantile + self.unit * theta)
 
+    def moved(self, shift: Floats, stretch: Floats, model: FittedModel) -> Self:
+        """Of residuals shift + stretch * residual, for the columns of a model."""
+        own = replace(
+            self.model,
+            centre=shift + stretch * self.model.centre,
+            scale=stretch * self.model.scale,
+            feature_names=model.feature_names,
+            encoding=model.encoding,
+        )
+        return replace(self, model=own)
+
     def __call__(self, residuals: Floats) -> Floats:
         """How far rows of residuals are out; not at all where nothing was observed."""
         score = np.nan_to_num(self.score(self.model.standardise(residuals)), nan=0.0)
@@ -147,8 +158,18 @@ class Views:
         """Of a view."""
         return max(view.unit for view in self.all.values())
 
+    def moved(self, shift: Floats, stretch: Floats, model: FittedModel) -> Self:
+        """Of the same rows in other units: shift + stretch * cell, for the columns of a model."""
+        return replace(
+            self,
+            departure=self.departure.moved(np.zeros_like(shift), stretch, model),
+            jump=self.jump.moved(np.zeros_like(shift), stretch, model),
+            level=None if self.level is None else self.level.moved(shift, stretch, model),
+            average=shift + stretch * self.average,
+        )
+
     def to_arrays(self) -> dict[str, Floats]:
-        """For model files."""
+        """Plain arrays from which a model file makes the same again."""
         views = [view for view in (self.departure, self.jump, self.level) if view is not None]
         ranges = [view.normal_range.to_arrays() for view in views]
         return {
