@@ -251,3 +251,25 @@ class TestWarnings:
             detector = PCADetector(1).fit(X)
         assert detector.limit_kind_ == "jackson-mudholkar"
         assert detector.partial_fit(np.ones((50, 4))).limit_kind_ == "jackson-mudholkar"
+
+
+class TestRowsInOrderOfTime:
+    def test_a_level_that_was_learned_is_no_incident(self):
+        detector = PCADetector().fit(plant(1500, 0))
+        assert detector.fitted.views.level is not None
+        detector.partial_fit(plant(1500, 1, shift=6.0))
+        new = plant(300, 2, shift=6.0)
+        assert not any(one.start < 10 for one in detector.incidents(new))
+        new[150:180, 3] += 8
+        assert any(abs(one.start - 150) <= 1 for one in detector.incidents(new))
+
+    def test_a_level_that_holds_goes_on_to_serve(self):
+        detector = PCADetector().fit(plant(1500, 0))
+        average, weight = detector.fitted.views.average, 1 - 0.5 ** (1 / detector.fitted.views.lengths.half_life)
+        for seed in range(1, 5):
+            rows = plant(40, seed)
+            detector.partial_fit(rows)
+            for row in rows:  # few: the average goes on
+                average = average + weight * (row - average)
+        assert detector.fitted.views.level is not None
+        np.testing.assert_allclose(detector.fitted.views.average, average, rtol=1e-9)

@@ -25,6 +25,7 @@ from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, Judge, Portion, held_out_scores, range_of
 from culpa.fitting.training_rows import TrainingRows, levels_after
+from culpa.fitting.views import views_after
 from culpa.models.blocks import BlockGatherer, BlockMoments, Placed
 from culpa.models.em import NothingVariesError
 from culpa.models.normal_range import NormalRange
@@ -97,7 +98,7 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
     return replace(
         updated,
         consistency=fitted.consistency or updated.consistency,
-        views=known.views,
+        views=known.views if known is updated or known.views is None else views_after(known.views, rows),
         normal_excess=known.normal_excess or updated.normal_excess,
         over_time=fitted.over_time,
         usual_errors=updated.usual_errors if fitted.usual_errors is None else fitted.usual_errors,

@@ -7,10 +7,14 @@ what ten blocks gain that are judged by the residuals of the others; of few rows
 The level serves where a fixed limit holds: learned from the first 40, 55 and 70% of the rows, it flags at most eight times
 as many of the rest as was asked. Parts with few rows for their columns do not count.
 
+More rows to learn from are later ones: the average goes on to their end, and the level serves no more where it flags more
+than eight times as many of them as was asked.
+
 Where departures of most columns last for more than half the half-life of the average, rows follow each other more closely
 than the rule was made for: all lengths are doubled until that is so no more.
 """
 
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -33,6 +37,7 @@ _FLOOR = 0.01  # of scales, as a share of the range
 _BLOCKS = 10
 _FEW = 10  # rows per column, below which the scores of held-out rows count as they are
 _CUTS, _STEADY = (0.4, 0.55, 0.7), 8.0  # times the rows asked for that a fixed limit flags later on, at most
+_FEWEST_OFF = 5  # rows, from which more of them than asked for are no chance
 _ENOUGH = 5  # rows per column that tell something
 _START, _BURN = 50, 100  # rows of the first average, and rows that it then takes to settle
 _ROWS_PER_STRIDE = 2400  # at least: twenty half-lives
@@ -160,6 +165,16 @@ def learn_views(fitted: FittedDetector, table: InOrder) -> tuple[Views, NormalEx
     theta = float(np.quantile(np.max(worst, axis=0), 1 - alpha))
     again = Views.of(replayed, alpha, theta, residuals.first, stride)
     return Views.of(views, alpha, theta, residuals.last, stride), _excess(again, table)
+
+
+def views_after(views: Views, X: Floats) -> Views:
+    """After more normal rows, which need not follow those before."""
+    lengths, level = views.lengths, views.level
+    if len(X) >= lengths.half_life:  # else they are few, perhaps one of many portions
+        views = replace(views, average=_mean(X[: _START * views.stride]))
+    if level is not None and (level(X) > 0).sum() > max(_STEADY * views.alpha * len(X), _FEWEST_OFF):
+        level = None
+    return replace(views, level=level, average=averaged(X, views.average, lengths.slow_weight)[-1])
 
 
 def _scale(log_scores: Floats, share: float) -> tuple[float, float]:
