@@ -61,6 +61,39 @@ def test_by_definition():
     np.testing.assert_allclose(detector.fitted.usual_errors, np.quantile(errors, 0.95, axis=0) / 2 / own, rtol=1e-9)
 
 
+@pytest.mark.parametrize("parameters", [{"noise": 10.0}, {"shrinkage": 0.7}, {"trim": 0.1}])
+def test_they_are_those_of_the_model_as_it_is(parameters):
+    """With its own noise and shrinkage, and without faults that it left out."""
+    X = few_rows(3000, 0, d=6, p=2)
+    if "trim" in parameters:
+        X[1200:1400, 3] += 40
+    detector = PCADetector(2, **parameters).fit(X)
+    shares = within_two_sd(detector, few_rows(8000, 1, d=6, p=2), detector.fitted.usual_errors)
+    assert shares == pytest.approx(0.95, abs=0.012)
+
+
+def test_weights_that_differ_have_the_models_own():
+    X, weights = few_rows(1000, 0, d=5, p=2), np.ones(1000)
+    X[300:400, 3] += 50
+    weights[300:400] = 1e-9
+    fitted = PCADetector().fit(X, sample_weight=weights).fitted
+    assert fitted.usual_errors is None
+    assert fitted.views is None  # which would take the fault for normal
+    fitted = PCADetector().fit(X[:300], sample_weight=np.ones(300)).fitted
+    assert fitted.usual_errors is not None
+    assert fitted.views is not None
+
+
+@pytest.mark.filterwarnings("ignore::culpa.FitWarning")
+def test_an_update_with_more_rows_knows_better():
+    detector = PCADetector(25).fit(few_rows(150, 0))
+    few = detector.fitted.usual_errors
+    assert detector.partial_fit(few_rows(120, 1)).fitted.usual_errors is few
+    detector.partial_fit(few_rows(4000, 2))
+    shares = within_two_sd(detector, few_rows(4000, 3), detector.fitted.usual_errors)
+    assert shares.mean() == pytest.approx(0.95, abs=0.006)
+
+
 def test_missing_cells_do_not_count():
     X = few_rows(1000, 0, d=5, p=2)
     whole = PCADetector(2).fit(X).fitted.usual_errors

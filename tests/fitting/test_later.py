@@ -54,6 +54,25 @@ def test_rows_that_drift_are_said_to():
     assert "above the 99% limit instead of" in words
 
 
+def test_what_exceeded_another_limit_does_not_count():
+    rng = np.random.default_rng(1)
+    detector = PCADetector(confidence=0.9).fit(rng.normal(size=(2000, 5)))
+    assert detector.fitted.over_time.flagged.sum() > 100
+    detector.confidence = 0.99
+    detector.calibrate_limit(rng.normal(size=(2000, 5)))
+    detector.partial_fit(rng.normal(size=(500, 5)))
+    assert detector.fitted.stated.later is None
+
+
+@pytest.mark.parametrize("n", [2000, 40_000])
+def test_faults_that_were_trimmed_are_no_drift(n):
+    X = np.random.default_rng(1).normal(size=(n, 5))
+    X[n * 8 // 10 : n * 9 // 10, 0] += 15  # a tenth, of which no row counts
+    detector = PCADetector(trim=0.12).fit(X)
+    assert detector.fitted.stated.later is None
+    assert len(detector.fitted.over_time.n) == 8
+
+
 def test_rows_that_do_not_drift_are_not():
     X = np.random.default_rng(1).normal(size=(2000, 5))
     detector = PCADetector().fit(X)

@@ -44,6 +44,7 @@ from culpa.fitting.updating import NEED_NO_FIT, check_settings
 from culpa.fitting.weighting import fit_weighted, read_weights
 from culpa.monitoring.fill_values import COMPLETE_ROWS, about_table
 from culpa.scores import Limits, score_by_name
+from culpa.scores.stated import OverTime
 
 
 def _merges(detector: "PCADetector") -> bool:
@@ -148,8 +149,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
             fitted = recipe.limited(fitted, score=fitted.values(fitted.columns.read(table))[used])
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
         order = InOrder(given.array, given.missing_rows(recipe.columns.step)).pick(used)
-        in_order, unweighted = InOrder(rows.rows, order.missing), recipe if weights is None else None
-        fitted = TrainingRows(len(rows.rows), self.n_features_in_).add(in_order).taught(fitted, unweighted)
+        learner = TrainingRows(len(rows.rows), self.n_features_in_).add(InOrder(rows.rows, order.missing))
+        weighted = weights is not None and np.ptp(weights[used]) > 0
+        fitted = learner.taught(fitted, recipe if weights is None else None, weighted=weighted)
         self.fitted = replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells)
         return table
 
@@ -224,7 +226,10 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
                 gathered=None,
             )
             excess = excess_in(fitted, {0: InOrder(rows)}, len(rows))
-            draft.fitted = replace(fitted, views=None, normal_excess=excess)
+            over_time = OverTime(
+                fitted.over_time.alike
+            )  # how many later rows exceeded the limit before is no matter now
+            draft.fitted = replace(fitted, views=None, normal_excess=excess, over_time=over_time)
         return self
 
     @classmethod

@@ -9,7 +9,7 @@ import numpy as np
 
 from culpa._core.types import Floats
 from culpa.models import FittedModel
-from culpa.models.latent import LatentGaussian
+from culpa.models.latent import LatentGaussian, shrunk
 from culpa.scores.quadratic import mahalanobis
 
 _FOLDS = 5
@@ -18,10 +18,10 @@ _LEAST = 0.05  # of what the model states
 _FEWEST_ROWS = 100
 
 
-def usual_errors(model: FittedModel, Z: Floats) -> Floats | None:
+def usual_errors(model: FittedModel, Z: Floats, noise: float = 1.0) -> Floats | None:
     """Of each feature of standardised rows in order, over the model's standard deviation given all others.
 
-    ``None`` where rows are few or models are not Gaussian.
+    The noise variance of models is ``noise`` times what is most likely. ``None`` where rows are few, or models not Gaussian.
     """
     if model.n_modes > 1 or model.gaussian.tail or len(Z) < _FEWEST_ROWS or Z.shape[1] < 2:
         return None
@@ -29,7 +29,8 @@ def usual_errors(model: FittedModel, Z: Floats) -> Floats | None:
     errors, p = np.empty_like(full), model.gaussian.n_components
     for here in np.array_split(np.arange(len(Z)), _FOLDS):
         others = np.delete(full, here, axis=0)
-        score = mahalanobis(LatentGaussian.from_covariance(np.cov(others.T), p))
+        covariance = shrunk(np.cov(others.T), model.shrinkage)
+        score = mahalanobis(LatentGaussian.from_covariance(covariance, p, noise=noise))
         errors[here] = np.abs(score.response(full[here] - others.mean(axis=0)) / score.diagonal)
     own = 1 / np.sqrt(mahalanobis(model.gaussian).diagonal)
     if (hidden := np.isnan(Z)).any():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 from culpa.fitted import FittedDetector
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, standardiser
@@ -28,10 +28,11 @@ _ROUNDING = 1e-9
 
 
 class Thinned(NamedTuple):
-    """Every ``spacing``-th row."""
+    """Every ``spacing``-th row, and which of them are ``normal``: the others are faults that were left out of the fit."""
 
     table: InOrder
     spacing: int
+    normal: Mask
 
 
 def spacing_of(n_rows: int) -> int:
@@ -78,9 +79,9 @@ def with_later_rows(over_time: OverTime, fitted: FittedDetector, rows: Thinned, 
             earlier = recipe.fit_rows(rows.table.pick(at < ends[cut]), at[: ends[cut]])
         except ValueError:  # nothing varies, or the limit needs more rows
             continue
-        judged = rows.table.pick((at >= ends[cut]) & (at < ends[until]))
-        above = earlier.is_flagged(earlier.statistic(standardiser(earlier.model)(judged)))
-        parts = np.split(above, ends[cut + 1 : until] - ends[cut])
-        n += [float(len(part)) for part in parts]
-        flagged += [float(part.sum()) for part in parts]
+        judged = (at >= ends[cut]) & (at < ends[until]) & rows.normal
+        above = earlier.is_flagged(earlier.statistic(standardiser(earlier.model)(rows.table.pick(judged))))
+        parts = np.split(above, np.searchsorted(at[judged], ends[cut + 1 : until]))
+        n += [float(len(part)) for part in parts if len(part)]
+        flagged += [float(part.sum()) for part in parts if len(part)]
     return replace(over_time, n=np.array(n), flagged=np.array(flagged), spacing=rows.spacing)

@@ -10,12 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from culpa._core.threads import one_blas_thread
-from culpa._core.types import Floats
+from culpa._core.types import Floats, Mask
 from culpa.fitted import FittedDetector
 from culpa.fitting.errors import usual_errors
 from culpa.fitting.later import Thinned, alike, spacing_of, with_later_rows
 from culpa.fitting.learning import Recipe
 from culpa.fitting.limits import InOrder, gross_distance, standardiser
+from culpa.fitting.trimming import GROSS
 from culpa.fitting.views import learn_views
 from culpa.models import FittedModel
 from culpa.models.normal_signals import SignalsLearner
@@ -68,26 +69,31 @@ class TrainingRows:
             self.add(InOrder(batch))
             yield batch
 
-    def taught(self, fitted: FittedDetector, recipe: Recipe | None = None) -> FittedDetector:
-        """The detector that was fitted to these rows, with what they showed; a recipe fits it to some of them."""
+    def taught(self, fitted: FittedDetector, recipe: Recipe | None = None, *, weighted: bool = False) -> FittedDetector:
+        """The detector that was fitted to these rows, with what they showed; a recipe fits it to some of them.
+
+        Rows that are ``weighted`` do not all count alike, so they do not tell what is usual.
+        """
         if not self._n_rows:
             return fitted
         pieces = [_joined(parts) for parts in self._pieces.values()]
         with one_blas_thread():
             rows = _joined(self._last)
-            views = learn_views(fitted, rows)
+            views = None if weighted else learn_views(fitted, rows)
             if views is None:
                 excess = excess_in(fitted, dict(zip(self._pieces, pieces, strict=True)), self._size)
             settled = np.arange(len(rows.rows)) >= len(rows.rows) - SETTLED
             last = standardiser(fitted.model)(rows.pick(settled))
-            thinned = Thinned(_joined(self._thinned), self._spacing)
+            thinned = Thinned(
+                _joined(self._thinned), self._spacing, _are_normal(fitted, self._n_rows)[:: self._spacing]
+            )
             over_time = OverTime(alike(_centred(fitted.model, np.concatenate([piece.rows for piece in pieces]))))
             if recipe is not None:
                 over_time = with_later_rows(over_time, fitted, thinned, recipe)
             return replace(
                 fitted,
                 over_time=over_time,
-                usual_errors=_errors(fitted.model, thinned),
+                usual_errors=None if weighted else _errors(fitted, thinned),
                 signals=self._signals.finish(),
                 consistency=consistency_of(fitted.model, pieces),
                 recent=levels_after(Recent.none(last.shape[1]), last, fitted),
@@ -111,10 +117,20 @@ def _joined(parts: list[InOrder]) -> InOrder:
     return InOrder(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _errors(model: FittedModel, rows: Thinned) -> Floats | None:
+def _are_normal(fitted: FittedDetector, n_rows: int) -> Mask:
+    """All rows but gross faults that were trimmed."""
+    normal, known = np.ones(n_rows, dtype=bool), fitted.abnormal_training_rows
+    if known is not None and fitted.settings.trim:
+        gross = np.asarray(known["trimmed"]) & (np.asarray(known["times_limit"]) > GROSS)
+        normal[np.asarray(known["position"])[gross]] = False
+    return normal
+
+
+def _errors(fitted: FittedDetector, rows: Thinned) -> Floats | None:
+    model = fitted.model
     if rows.spacing > 1 and model.columns.smooth is not None:
         return None  # averages need every row
-    return usual_errors(model, standardiser(model)(rows.table))
+    return usual_errors(model, standardiser(model)(rows.table.pick(rows.normal)), fitted.settings.noise)
 
 
 def _centred(model: FittedModel, X: Floats) -> Floats:

@@ -95,13 +95,16 @@ def _joined(fitted: FittedDetector, updated: FittedDetector, rows: Floats) -> Fi
     if fitted.signals is not None and updated.signals is not None:
         updated = replace(updated, signals=fitted.signals.then(updated.signals))
     known = fitted if fitted.views is not None or updated.views is None else updated
+    knows_less = updated.usual_errors is None or (
+        fitted.usual_errors is not None and len(rows) < fitted.ppca.n_samples_
+    )
     return replace(
         updated,
         consistency=fitted.consistency or updated.consistency,
         views=known.views if known is updated or known.views is None else views_after(known.views, rows),
         normal_excess=known.normal_excess or updated.normal_excess,
         over_time=fitted.over_time,
-        usual_errors=updated.usual_errors if fitted.usual_errors is None else fitted.usual_errors,
+        usual_errors=fitted.usual_errors if knows_less else updated.usual_errors,
     )
 
 

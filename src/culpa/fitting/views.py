@@ -138,7 +138,7 @@ def _mean(rows: Floats) -> Floats:
 def learn_views(fitted: FittedDetector, table: InOrder) -> tuple[Views, NormalExcess] | None:
     """What judges rows in order of time, and what flagged training rows add up to; ``None`` where rows are too few."""
     X = table.rows
-    if why_fixed(fitted) or len(X) < FEWEST_ROWS:
+    if why_fixed(fitted) or len(X) < max(FEWEST_ROWS, X.shape[1]):
         return None
     spread, model, stride = np.nanmax(X, axis=0) - np.nanmin(X, axis=0), fitted.model, 1
     residuals = _Residuals.of(table, stride)

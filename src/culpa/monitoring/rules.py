@@ -79,5 +79,5 @@ def _about(fitted: FittedDetector) -> str:
     """Why the limit does not follow, where that is so."""
     if fitted.views is not None:
         return ""
-    why = why_fixed(fitted) or "too few rows in order of time were there to learn from"
+    why = why_fixed(fitted) or "too few rows in order of time, all of one weight, were there to learn from"
     return f" Rows are judged by a fixed limit, because {why}."
