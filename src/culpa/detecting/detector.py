@@ -150,7 +150,7 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         abnormal = at_places(fitted.abnormal_training_rows, np.flatnonzero(used))
         order = InOrder(given.array, given.missing_rows(recipe.columns.step)).pick(used)
         learner = TrainingRows(len(rows.rows), self.n_features_in_).add(InOrder(rows.rows, order.missing))
-        weighted = weights is not None and np.ptp(weights[used]) > 0
+        weighted = weights is not None and bool(np.ptp(weights[used]) > 0)
         fitted = learner.taught(fitted, recipe if weights is None else None, weighted=weighted)
         self.fitted = replace(fitted, abnormal_training_rows=abnormal, suspicious_cells=cells)
         return table

@@ -21,7 +21,7 @@ _FEWEST_ROWS = 100
 def usual_errors(model: FittedModel, Z: Floats, noise: float = 1.0) -> Floats | None:
     """Of each feature of standardised rows in order, over the model's standard deviation given all others.
 
-    The noise variance of models is ``noise`` times what is most likely. ``None`` where rows are few, or models not Gaussian.
+    Models have ``noise`` times the most likely noise variance. ``None`` where rows are few, or the model is not Gaussian.
     """
     if model.n_modes > 1 or model.gaussian.tail or len(Z) < _FEWEST_ROWS or Z.shape[1] < 2:
         return None
