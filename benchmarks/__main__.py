@@ -12,6 +12,7 @@ from benchmarks.commands import small_commands
 from benchmarks.coverage import coverage
 from benchmarks.fit import fit_times
 from benchmarks.forms import compiled_t2, missing_patterns
+from benchmarks.in_order import in_order
 from benchmarks.leading import leading
 from benchmarks.long_tables import long_tables
 from benchmarks.mixture import mixture_walks
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     named = (
         "peers, exact, compiled, whole, row, pipe, sampling, few, coverage, leading, first, busy, "
-        "fit, mixture, models, long, wide, commands"
+        "fit, mixture, models, order, long, wide, commands"
     )
     parser.add_argument("--only", help=f"run one part: {named}, 'compiled T2', 'missing patterns'")
     options = parser.parse_args()
@@ -66,6 +67,7 @@ def main() -> None:
         "fit": lambda: fit_times(options.quick),
         "mixture": lambda: mixture_walks(options.quick),
         "models": lambda: model_costs(options.quick),
+        "order": lambda: in_order(options.quick),
         "long": lambda: long_tables(options.quick),
         "wide": lambda: wide_tables(options.quick),
         "commands": small_commands,

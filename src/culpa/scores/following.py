@@ -56,7 +56,7 @@ _HALF_LIFE, _QUICK = 120, 15  # of the average, and where it takes up a new leve
 _GAP, _COUNTED, _CLEAR, _LONGEST, _SETTLING = 10, 10, 25, 500, 50
 _LEAST = 1e-12  # of scores
 MOST_STRIDE = 64
-_CHUNKS = (16, 1024)  # rows judged at a time, at least and at most
+_FEWEST, _CELLS = 16, 1 << 15  # rows judged at a time, at least, and cells
 
 
 class Lengths(NamedTuple):
@@ -115,9 +115,19 @@ class View:
         )
         return replace(self, model=own)
 
+    @cached_property
+    def root(self) -> Floats:
+        """F, whose |F r|^2 is the score of a residual r without missing cells, from the centre."""
+        return np.asarray(np.linalg.cholesky(self.score.matrix).T / self.model.scale)
+
     def __call__(self, residuals: Floats) -> Floats:
         """How far rows of residuals are out; not at all where nothing was observed."""
-        score = np.nan_to_num(self.score(self.model.standardise(residuals)), nan=0.0)
+        centre = self.model.centre
+        whitened = (residuals - centre if centre.any() else residuals) @ self.root.T
+        score = np.einsum("ij,ij->i", whitened, whitened)
+        missing = np.isnan(score)
+        if missing.any():
+            score[missing] = np.nan_to_num(self.score(self.model.standardise(residuals[missing])), nan=0.0)
         return np.asarray((np.log(np.maximum(score, _LEAST)) - self.quantile) / self.unit)
 
 
@@ -238,6 +248,10 @@ class Judged(NamedTuple):
         """Of some of the rows, to be filled in."""
         return self._replace(**{name: getattr(self, name)[start:end] for name in self._fields[:5]})
 
+    def at(self, row: int, flagged: bool, view: int, out: float, shifted: bool) -> None:
+        """Fill in one row."""
+        self.flagged[row], self.view[row], self.out[row], self.shifted[row] = flagged, view, out, shifted
+
     @property
     def excess(self) -> Floats:
         """How far rows exceed the limit."""
@@ -286,7 +300,8 @@ class Follower:
         self._off = self._level_quiet = 0  # the same of rows whose level is off
         self._settling = 0  # rows until the average is settled
         # only for speed: what rows did to the average before, and how many are looked at together
-        self._weight, self._chunk = self._slow, _CHUNKS[0]
+        self._weight, self._most = self._slow, max(_FEWEST, _CELLS // max(len(views.average), 1))
+        self._chunk = dict.fromkeys((self._slow, self._quick, 0.0), _FEWEST)
 
     _STATE = (
         *("_average", "_old", "_last", "_ups", "_downs"),
@@ -306,8 +321,12 @@ class Follower:
     @property
     def theta(self) -> float:
         """The limit of the next row."""
+        return float(self._theta(self._ups, self._downs))
+
+    def _theta(self, ups: Any, downs: Any) -> Any:
+        """After so many rows that raised and lowered it."""
         alpha = self.views.alpha
-        return self.views.theta + self._step * ((1 - alpha) * self._ups - alpha * self._downs)
+        return self.views.theta + self._step * ((1 - alpha) * ups - alpha * downs)
 
     @property
     def is_shifted(self) -> bool:
@@ -322,27 +341,34 @@ class Follower:
         """Judge the next rows; ``missing`` are missing before each."""
         n, longest = len(X), self._lengths.half_life
         missing = np.zeros(n) if missing is None else missing
-        before = np.concatenate([self._last[None], X[: n - 1]])[:n]
-        v = self._without_departure(X, X - before, missing)
-        judged = Judged.of(n, X.shape[1])
+        v, judged, ups, downs = self._without_departure(X, missing), Judged.of(n, X.shape[1]), self._ups, self._downs
         cuts = [*dict.fromkeys([0, *np.flatnonzero(missing >= longest).tolist()]), n]
-        averages: list[Floats] = []
+        averages, raised = list[Floats](), np.zeros(n, dtype=np.int64)
         for start, end in pairwise(cuts if n else []):
             if missing[start] >= longest:
                 self._begin_anew(X[start])
             while start < end:
-                start += self._some(X[start:end], v[start:end], judged.rows(start, end), averages)
+                start += self._some(X[start:end], v[:, start:end], judged.rows(start, end), raised[start:end], averages)
+        at, lowered = np.flatnonzero(judged.flagged), ~judged.flagged
+        judged.theta[:] = self._theta(ups + np.cumsum(raised) - raised, downs + np.cumsum(lowered) - lowered)
+        before = np.where(at[:, None] > 0, X[at - 1], self._last)
         if n:
             self._last = X[-1].copy()
-        return judged._replace(average=np.array(averages).reshape(-1, X.shape[1]), before=before[judged.flagged])
+        return judged._replace(average=np.array(averages).reshape(-1, X.shape[1]), before=before)
 
-    def _without_departure(self, X: Floats, jumps: Floats, missing: Floats) -> Floats:
+    def _without_departure(self, X: Floats, missing: Floats) -> Floats:
         """How far rows are out in each view, but for departures."""
-        v = np.full((len(X), len(VIEWS)), -np.inf)
-        if self.views.level is not None:
-            v[:, LEVEL] = self.views.level(X)
-        jumps[missing > 0] = np.nan
-        v[:, JUMP] = self.views.jump(jumps)
+        v, level = np.full((len(VIEWS), len(X)), -np.inf), self.views.level
+        for start in range(0, len(X), self._most):
+            rows = X[start : start + self._most]
+            at = slice(start, start + len(rows))
+            if level is not None:
+                v[LEVEL, at] = level(rows)
+            jumps = np.empty_like(rows)
+            jumps[0] = rows[0] - (X[start - 1] if start else self._last)
+            np.subtract(rows[1:], rows[:-1], out=jumps[1:])
+            jumps[missing[at] > 0] = np.nan
+            v[JUMP, at] = self.views.jump(jumps)
         return v
 
     def _begin_anew(self, x: Floats) -> None:
@@ -354,30 +380,35 @@ class Follower:
         self._settling = self._lengths.settling
         return np.where(np.isnan(x), average, x)
 
-    def _some(self, X: Floats, v: Floats, judged: "Judged", averages: list[Floats]) -> int:
+    def _some(self, X: Floats, v: Floats, judged: "Judged", raised: NDArray[np.int64], averages: list[Floats]) -> int:
         """Judge as many of the rows as move the average in the same way, and return how many these are."""
         settling = self._settling > 0
-        n, weight = min(len(X), self._settling or self._chunk), self._quick if settling else self._weight
+        weight = self._quick if settling else self._weight
+        n = min(len(X), self._settling or self._chunk[weight])
         course = self._moved(self._average, X[:n], weight)
-        v[:n, DEPARTURE] = -np.inf if settling else self.views.departure(X[:n] - course[:-1])
-        out, done = v[:n].max(axis=1), 0
-        # where rows move the average slowly, those that are surely not flagged need no look
-        lowest = self.theta - self._step * self.views.alpha * n if weight == self._slow else -np.inf
+        v[DEPARTURE, :n] = -np.inf if settling else self.views.departure(X[:n] - course[:-1])
+        out, done, is_slow = v[:, :n].max(axis=0), 0, weight == self._slow
+        judged.out[:n] = out
+        # where rows move the average slowly, those within the limit need no look
+        lowest = self.theta - self._step * self.views.alpha * n if is_slow else -np.inf
         for k in np.flatnonzero(out >= lowest).tolist():
-            self._pass(judged.rows(done, k), out[done:k])
-            done = k + 1
-            step = self._take(X[k], v[k], course[k], judged.rows(k, done))
-            self._weight = step.weight
+            if is_slow and out[k] <= self._theta(self._ups, self._downs + k - done):
+                continue
+            self._pass(judged, done, k)
+            done, ups = k + 1, self._ups
+            step = self._take(X[k], v[:, k].tolist(), course[k], judged, k)
+            self._weight, raised[k] = step.weight, self._ups - ups
             if judged.flagged[k]:
-                averages.append(step.before)
+                averages.append(step.before.copy())
             if step.weight != weight or step.is_news:
                 moved = self._moved(step.before, X[k:done], step.weight)[1]
                 self._average = moved if step.after is None else step.after
-                self._chunk = _CHUNKS[0]
+                self._chunk[weight] = min(max(_FEWEST, 2 * done), self._most)
                 break
         else:
-            self._pass(judged.rows(done, n), out[done:])
-            done, self._average, self._chunk = n, course[n], min(2 * self._chunk, _CHUNKS[1])
+            self._pass(judged, done, n)
+            done, self._average = n, course[n].copy()
+            self._chunk[weight] = min(2 * self._chunk[weight], self._most)
         if settling:
             self._settling -= done
         return done
@@ -389,18 +420,13 @@ class Follower:
             return np.broadcast_to(average, (len(X) + 1, len(average)))
         return np.concatenate([average[None], averaged(X, average, weight)])
 
-    def _pass(self, judged: "Judged", out: Floats) -> None:
+    def _pass(self, judged: "Judged", start: int, end: int) -> None:
         """Rows that are not flagged, and not off their usual level."""
-        n = len(out)
-        if not n:
-            return
-        k, alpha = np.arange(n), self.views.alpha
-        judged.out[:] = out
-        judged.theta[:] = self.views.theta + self._step * ((1 - alpha) * self._ups - alpha * (self._downs + k))
-        level_shifted = self._is_level_shifted & (self._level_quiet + k < self._lengths.gap)
-        judged.shifted[:] = level_shifted | (len(self._old) > 0)
-        self._downs += n
-        self._quiet, self._level_quiet = self._quiet + n, self._level_quiet + n
+        if self.is_shifted:
+            until_over = max(self._lengths.gap - self._level_quiet, 0)
+            judged.shifted[start : end if len(self._old) else min(end, start + until_over)] = True
+        n = end - start
+        self._downs, self._quiet, self._level_quiet = self._downs + n, self._quiet + n, self._level_quiet + n
         self._forget()
 
     def _forget(self) -> None:
@@ -410,7 +436,7 @@ class Follower:
         if self._level_quiet > self._lengths.gap:
             self._off = 0
 
-    def _take(self, x: Floats, v: Floats, average: Floats, judged: "Judged") -> _Step:
+    def _take(self, x: Floats, v: list[float], average: Floats, judged: "Judged", row: int) -> _Step:
         """Judge one row, with the average before it."""
         theta, lengths, after, is_other = self.theta, self._lengths, None, False
         if len(self._old) and v[DEPARTURE] > theta:
@@ -420,20 +446,20 @@ class Follower:
         off = bool(v[LEVEL] > theta)
         self._level_quiet = 0 if off else self._level_quiet + 1
         self._off += off
-        level, departure, jump = v.tolist()
+        level, departure, jump = v
         out = max(-math.inf if self._is_level_shifted else level, departure, jump)
-        flagged = out > theta
+        flagged, view = out > theta, -1
         if flagged:
             self._age, self._quiet = self._age + 1, 0
             self._ups += (self._age <= lengths.counted) - lengths.counted * (self._age == lengths.clear)
             is_level = level > theta and not self._is_level_shifted
-            judged.view[0] = LEVEL if is_level else DEPARTURE if departure > theta else JUMP
+            view = LEVEL if is_level else DEPARTURE if departure > theta else JUMP
         else:
             self._quiet, self._downs = self._quiet + 1, self._downs + 1
         self._forget()
         weight = self._quick if self._settling else 0.0 if departure > theta + _HOLD else self._slow
         if departure > theta and self._age > lengths.longest:  # take up a new level, and remember the old one
             self._old, after = self._old if len(self._old) else average.copy(), self._anew(x, average)
-        judged.flagged[0], judged.out[0], judged.theta[0], judged.shifted[0] = flagged, out, theta, self.is_shifted
+        judged.at(row, flagged, view, out, self.is_shifted)
         fell = flagged and self._age == lengths.clear
         return _Step(weight, average, after, is_other or after is not None or fell)
