@@ -247,7 +247,8 @@ def test_false_alarms_on_held_out_rows_are_told(default, detector):
     fact = next(fact for fact in content.overview.facts if fact.name == "False alarms")
     value, low, high = in_percent(rate)
     assert fact.value == f"{value}%"
-    assert fact.note == f"of held-out normal rows, 95% interval {low} to {high}%"
+    which = "held-out normal rows above the fixed limit of Mahalanobis distance²"  # incidents have one that follows
+    assert fact.note == f"of {which}, 95% interval {low} to {high}%"
     settings = {fact.name: fact.value for fact in content.model.settings}
     assert settings["false alarms"].startswith(f"held-out rows: {fact.value} above the 99% limit, 95% interval")
     formula = content_of(detector.report(new()))

@@ -143,7 +143,7 @@ def _facts(
         ),
         fact("Incidents", f"{len(found):,}", found.expected or "flagged rows that follow each other"),
         _limit(fitted, found),
-        *_false_alarms(fitted),
+        *_false_alarms(fitted, found),
         fact(
             f"{fitted.settings.noun}s".capitalize(),
             f"{d:,}",
@@ -166,15 +166,17 @@ def _limit(fitted: FittedDetector, found: Incidents) -> dict[str, str]:
     return fact("Limit", f"{low:.2f} to {high:.2f}", told)
 
 
-def _false_alarms(fitted: FittedDetector) -> list[dict[str, str]]:
+def _false_alarms(fitted: FittedDetector, found: Incidents) -> list[dict[str, str]]:
     stated = fitted.stated
     if stated is None:
         return []
     if stated.rate is None:
         return [fact("False alarms", "not known", rate_in_words(fitted))]
     value, low, high = in_percent(stated.rate)
-    rows = "held-out normal rows" if stated.later is None else "later normal rows, because rows drift"
-    return [fact("False alarms", f"{value}%", f"of {rows}, 95% interval {low} to {high}%")]
+    rows, why = ("held-out", "") if stated.later is None else ("later", ", because rows drift")
+    follows = fitted.views is not None and found.course is not None
+    limit = f" above the fixed limit of {TITLES[fitted.statistic.name]}" if follows else ""
+    return [fact("False alarms", f"{value}%", f"of {rows} normal rows{limit}{why}, 95% interval {low} to {high}%")]
 
 
 def _left_out(
