@@ -543,6 +543,28 @@ def test_rows_without_any_number_are_not_flagged(detector, new):
     assert any(i.first < 60 < i.last for i in across)
 
 
+def test_rows_without_any_number_have_no_score_beside_a_limit_that_follows(plant):
+    new = plant.new.copy()
+    new[[0, 60, 399]] = np.nan
+    fitted = PCADetector().fit(plant.normal)
+    assert fitted.fitted.views is not None
+    with pytest.warns(UserWarning, match="3 row"):
+        course = fitted.incidents(new).course
+    assert np.flatnonzero(np.isnan(course.score)).tolist() == [0, 60, 399]
+    assert fitted.report(new).content["overview"]["empty_rows"] == 3
+
+
+@pytest.mark.parametrize("parameters", [{}, {"n_components": 3}])
+def test_who_is_given_is_not_to_blame(parameters):
+    """Even if nothing but its fault explains the rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 3)) @ rng.normal(size=(3, 6)) + 0.5 * rng.normal(size=(1500, 6))
+    X[1200:1220, 3] += 30
+    found = PCADetector(**parameters).fit(X[:1000]).incidents(X[1000:], given=[3])
+    assert max(incident.n_flagged for incident in found) >= 20
+    assert "x3" not in [one.feature for incident in found for one in incident.culprits]
+
+
 def test_missing_cells_of_the_worst_row(detector, new):
     new.iloc[50:80, 2] = np.nan
     new.iloc[50:80, 1] += 40
@@ -563,11 +585,16 @@ def test_no_incidents(detector, new, plant):
     assert found.to_dict() == plain
 
 
+def test_no_stretches_are_no_incidents(detector, new):
+    assert len(detector.incidents(new, stretches=[])) == 0
+
+
 def test_a_sequence_with_plain_forms(detector, new):
     found = detector.incidents(new.set_index(minutes(400)), gap=3)
     assert isinstance(found, Incidents)
     assert isinstance(found[0], Incident)
     assert len(found[1:3]) == 2
+    assert found[1:3].course is found.course
     assert list(found)[-1] == found[-1]
     assert str(found[0]) == found[0].sentence
     assert repr(found) == "<Incidents: 10 in 400 rows, 155 of them flagged>"

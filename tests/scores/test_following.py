@@ -168,3 +168,18 @@ def test_lengths_follow_from_how_closely_rows_follow_each_other() -> None:
         assert views is not None
         assert views.stride == stride
         assert views.lengths.half_life == 120 * stride
+
+
+@pytest.mark.parametrize("begins", [0, 60])
+def test_a_column_without_cells_after_a_hole_keeps_its_level(begins: int) -> None:
+    """The average of nothing is no level: rows are not far from it."""
+    X = _rows(np.random.default_rng(7), 4000, drift=0.0)
+    normal, new, missing = X[:3000].copy(), X[3000:], np.zeros(3000)
+    normal[:begins, 1] = np.nan
+    normal[2500:, 2], missing[2500] = np.nan, 200
+    found = learn_views(PCADetector().fit(X[:3000]).fitted, InOrder(normal, missing))
+    assert found is not None
+    views = found[0]
+    np.testing.assert_allclose(views.average, 100, atol=5)
+    np.testing.assert_allclose(views.departure.model.scale, np.nanstd(normal, axis=0), rtol=0.1)
+    assert Follower(views).add(new).flagged.mean() < 0.05

@@ -106,12 +106,13 @@ class _Residuals(NamedTuple):
         lengths = Lengths.of(stride)
         X, missing = table.rows, np.zeros(len(table.rows)) if table.missing is None else table.missing
         starts = [0, *(k for k in np.flatnonzero(missing >= lengths.half_life).tolist() if k)]
-        parts, averages = [], []
+        parts, averages, last = [], [], _mean(X)
         for start, end in zip(starts, [*starts[1:], len(X)], strict=True):
             rows = X[start:end]
-            before = _mean(rows[: _START * stride])
+            before = _first_average(rows, _START * stride, last)
             course = averaged(rows, before, lengths.slow_weight)
-            averages += [before, course[-1]]
+            last = course[-1]
+            averages += [before, last]
             burn = min(_BURN * stride, len(rows) // 5)
             jump = np.where(missing[start + 1 : end, None] > 0, np.nan, np.diff(rows, axis=0))
             at = np.arange(start + 1, end)
@@ -127,6 +128,15 @@ class _Residuals(NamedTuple):
         departure, jump = (_mean(part**2) for part in (self.departure, self.jump))
         lasts = 2 * departure[departure > 0] / np.maximum(jump, _LEAST * departure)[departure > 0]
         return bool(np.quantile(lasts, _SLOWEST) > Lengths.of(stride).half_life / 2)
+
+
+def _first_average(rows: Floats, most: int, otherwise: Floats) -> Floats:
+    """Of the first rows, at most so many; of columns that begin later, of their first cells, ``otherwise`` without any."""
+    result = _mean(rows[:most])
+    for j in np.flatnonzero(np.isnan(rows[:most]).all(axis=0)):
+        cells = rows[~np.isnan(rows[:, j]), j]
+        result[j] = cells[:most].mean() if len(cells) else otherwise[j]
+    return result
 
 
 def _mean(rows: Floats) -> Floats:

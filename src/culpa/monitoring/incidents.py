@@ -98,7 +98,8 @@ class Incidents(Sequence[Incident], Generic[TableT]):
     def __getitem__(self, key: int | slice) -> "Incident | Incidents":
         """One incident by its position, or the incidents of a slice."""
         if isinstance(key, slice):
-            return Incidents(self._items[key], n_rows=self.n_rows, n_flagged=self.n_flagged, native=self._native)
+            some, n_rows, n_flagged = self._items[key], self.n_rows, self.n_flagged
+            return Incidents(some, n_rows=n_rows, n_flagged=n_flagged, native=self._native, course=self.course)
         return self._items[key]
 
     def __len__(self) -> int:
@@ -219,7 +220,7 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
     labels = table.row_labels() if times is None else times
     order = table.order or RowOrder(np.zeros(len(score)))
     found: list[Event] = []
-    doubts, course = Doubts(), list[Course]()
+    doubts, course, moved = Doubts(), list[Course](), 1.0
     blamer = Blamer(finder.judge, lambda one: partial(_explained, one, doubts), **options)
     whole: list[tuple[Mask | None, NDArray[np.intp]]] = [(None, np.arange(len(score)))]
     for members, at_all in whole if stretches is None else _known(search, len(score)):

@@ -44,7 +44,7 @@ class Blame(NamedTuple):
 class Course(NamedTuple):
     """Rows beside the limit: which are flagged, and where the level has been another one for long.
 
-    Scores are in units of the limit, which is ``limit`` times that after the training rows.
+    Scores are in units of the limit, which is ``limit`` times that after the training rows; NaN where nothing was observed.
     """
 
     flagged: Mask
@@ -114,7 +114,7 @@ class RowJudge:
             score[here], limit[here] = each.score(standard[here]), each.limit(theta[here])
         seen = Seen(ScoredRows(reading, standard, score, rows.statistic), view, limit, limit)
         shown = np.exp(views.largest_unit * judged.excess)
-        shown[at] = score / limit
+        shown[at], shown[np.isnan(rows.score)] = score / limit, np.nan
         course = Course(judged.flagged, shown, self._factor(judged.theta), judged.shifted)
         return Judged(course, judged.excess, seen)
 

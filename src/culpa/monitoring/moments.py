@@ -184,7 +184,8 @@ class Judge:
         log_odds = faults.log_odds
         of_player = np.array([max(log_odds[block]) for block in self.features])
         suspects = ranked(of_player).tolist()
-        named = [player for player in suspects if player in {self._player_of[j] for j in faults.likeliest}]
+        likeliest = {self._player_of[j] for j in faults.likeliest if j in self._player_of}  # others are given
+        named = [player for player in suspects if player in likeliest]
         if not named and of_player[suspects[0]] > np.log(_LIKELY / (1 - _LIKELY)):
             named = suspects[:1]
         probability = special.expit(of_player)
