@@ -105,10 +105,10 @@ def test_rows_that_are_not_held_need_no_memory(monkeypatch, tmp_path):
 
 
 def test_parts_that_are_not_computed_need_no_memory(monkeypatch, tmp_path):
-    X = np.random.default_rng(0).normal(size=(1000, 5))
+    X = np.random.default_rng(0).normal(size=(20_000, 5))
     detector = PCADetector(2).fit(X)
     monkeypatch.setattr(memory, "_LITTLE", 1 << 10)
-    set_free(monkeypatch, tmp_path, machine=72 * 5000 + 8 * 1000 + 4096)
+    set_free(monkeypatch, tmp_path, machine=72 * 100_000 + 8 * 20_000 + 4096)
     detector.explain(X, parts="score")
-    with pytest.raises(memory.NotEnoughMemoryError, match=r"^explaining 1,000 rows x 5 columns"):
+    with pytest.raises(memory.NotEnoughMemoryError, match=r"^explaining 20,000 rows x 5 columns"):
         detector.explain(X)
