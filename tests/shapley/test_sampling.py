@@ -484,6 +484,24 @@ def test_what_coalitions_know_is_found_once(monkeypatch):
     np.testing.assert_allclose(copied.explain(rows).values, first.values, rtol=1e-9, atol=1e-12)
 
 
+def test_what_coalitions_know_takes_bounded_memory(monkeypatch):
+    """Of large groups, each coalition knows a matrix; the values are the same, whatever is kept."""
+    model, rows = model_and_rows(120, 3, 0)
+    how = {"groups": {f"g{k}": list(range(10 * k, 10 * k + 10)) for k in range(12)}, "method": "permutation"}
+    before = Explainer(model, **how).explain(rows).values
+    monkeypatch.setattr(coalitions, "_MOST_NUMBERS", 1 << 15)
+    monkeypatch.setattr(coalitions, "_MOST_KEPT", 1 << 16)
+    explainer = Explainer(model, **how)
+    np.testing.assert_allclose(explainer.explain(rows).values, before, rtol=1e-9, atol=1e-12)
+    arrays = [
+        array
+        for known, _ in explainer._engine._sampling._kept.values()
+        for array in [*known, *(matrices for block in known.blocks for matrices in block[1:])]
+        if isinstance(array, np.ndarray)
+    ]
+    assert 0 < sum(array.size for array in arrays) <= 1 << 16
+
+
 def test_rows_that_come_one_by_one_are_compiled_too():
     model, rows = model_and_rows(30, 3, 0)
     explainer = Explainer(model, "spe", tolerance=0.05)

@@ -291,22 +291,23 @@ class OnePass(CopiedInUse):
 
     def _furthest(self, off: Floats) -> Positions:
         """Of each player, the column furthest from its expected value, in standard deviations: (rows, players)."""
-        off = np.abs(off) / self.model.spread  # which is not 1 where columns are not scaled
-        if any_missing(off):
-            off[np.isnan(off)] = -1.0
-        of_columns = [off[:, members[0]] for members in self.columns.members]
-        for k, members in enumerate(self.columns.members):
-            if len(members) > 1 and not self.columns.lags:
-                of_columns[k] = off[:, members].max(axis=1)
-        result = np.empty((len(off), len(self.players)), dtype=np.intp)
+        away = np.abs(off.T, order="C")  # by column, so that each step goes through contiguous numbers
+        away /= self.model.spread[:, None]  # which is not 1 where columns are not scaled
+        if any_missing(away):
+            away[np.isnan(away)] = -1.0
+        of_columns = [
+            away[members[0]] if len(members) == 1 or self.columns.lags else away[members].max(axis=0)
+            for members in map(list, self.columns.members)
+        ]
+        result = np.empty((len(self.players), len(off)), dtype=np.intp)
         for k, (_, columns) in enumerate(self.groups or ()):
             # column by column: there are few of them, and argmax would go through the rows one by one
-            largest, result[:, k] = of_columns[columns[0]].copy(), columns[0]
+            largest = of_columns[columns[0]].copy()
+            result[k] = columns[0]
             for column in columns[1:]:
-                further = of_columns[column] > largest
-                result[further, k] = column
+                np.copyto(result[k], column, where=of_columns[column] > largest)
                 np.maximum(largest, of_columns[column], out=largest)
-        return result
+        return result.T
 
     def _fill_by_pattern(self, job: _Job, at: Positions) -> Positions:
         """Fill in what rows with the same features observed share; returns the positions of rows with none."""

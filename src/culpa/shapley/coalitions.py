@@ -34,7 +34,8 @@ _REPLICATES_UNTIL_CERTAIN = 16  # the more there are, the fewer standard errors 
 _GROWTH = 16.0  # a sample tells how many coalitions are needed if they are at most so many times more
 _FALL, _MARGIN = 1.8, 1.05  # as many coalitions as the error is too large to that power, and some more
 _NUMBERS, _NUMBERS_ON_GPU = 1 << 16, 1 << 25  # rows x features x coalitions held at a time
-_MOST_TOGETHER, _MOST_KEPT = 128, 1 << 23  # coalitions, and numbers about those of complete rows
+_MOST_TOGETHER = 128  # coalitions
+_MOST_NUMBERS, _MOST_KEPT = 1 << 21, 1 << 23  # about coalitions: of some together, and of those of complete rows
 _FEWEST_ROWS = 4  # for the kernel
 _MOST_MISSING = 8  # cells of a row; with more of them, its pattern has coalitions of its own
 _OF_MISSING = 3.0  # times as long as a complete row
@@ -104,7 +105,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
     ) -> Array:
         """Weighted sums of contributions in each replicate, (replicates, 1 or strata, n, players)."""
         xp, players, n_sums = array_namespace(part.rows), self._players_of(part), len(rule.sizes) if by_stratum else 1
-        pieces, found = rule.pieces(_MOST_TOGETHER), []
+        pieces, found = rule.pieces(players.most_together), []
         chunks = row_chunks(part.rows, max(64, _CELLS_PER_CHUNK // part.game.n_features)) or [part.rows]
         for done, rows in enumerate(chunks):
             moved = players.marginals.moves(rows)
@@ -141,8 +142,7 @@ class SampledCoalitions(Sampling[CoalitionRule]):
         if found is None:
             bits, weights = rule.members(piece)
             found = players.known(bits).weighed(as_array_like(weights, players.like)), weights
-            each = self._p**2 + 5 * self.game.n_features
-            if each * _MOST_TOGETHER * (len(kept) + 1) <= _MOST_KEPT:
+            if players.numbers * players.most_together * (len(kept) + 1) <= _MOST_KEPT:
                 kept[rule, piece] = found
         return found
 
@@ -245,7 +245,8 @@ class SampledCoalitions(Sampling[CoalitionRule]):
     ) -> QuadraticForms:
         """The same numbers as without forms, up to rounding."""
         unit, rule = unit_of(game, features), self.rule
-        players_at_once, pieces = _Players(Part(game, unit, list(players), present)), rule.pieces(_MOST_TOGETHER)
+        players_at_once = _Players(Part(game, unit, list(players), present))
+        pieces = rule.pieces(players_at_once.most_together)
         moved = players_at_once.marginals.moves(unit)
 
         def add(replicate: int) -> tuple[Floats, Floats]:
@@ -284,6 +285,18 @@ class _Players:
         for k, player in enumerate(part.players):
             self.owner[player] = k
         self.owner[part.game.known] = n_players + 1
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a coalition knows: matrices of latent variables and of groups, and some for each feature."""
+        own, p, sizes = self.marginals, len(self.marginals.b), self.at_once.sizes
+        pairs = p**2 * (1 if own.leak is None else 2) + 2 * int((sizes[sizes > 1] ** 2).sum())
+        return pairs + 5 * len(own.loadings)
+
+    @property
+    def most_together(self) -> int:
+        """Coalitions that are looked at together."""
+        return max(1, min(_MOST_TOGETHER, _MOST_NUMBERS // self.numbers))
 
     def known(self, bits: Mask) -> Known:
         """What coalitions (C, all players) know."""
