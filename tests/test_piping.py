@@ -69,14 +69,17 @@ def test_steps_that_scale_change_nothing(kind, plant, plain):
     assert detector.compare(normal, new).sentence == plain.compare(normal, new).sentence
 
 
-def test_rows_in_order_of_time_are_judged_as_without_a_scaler(plant):
+@pytest.mark.parametrize("drift", [0.0, 60.0])
+def test_rows_in_order_of_time_are_judged_as_without_a_scaler(plant, drift):
     """By default, where the limit follows."""
     normal, new = (10 * rows + 100 for rows in plant)
+    normal = normal + np.linspace(-drift, 0.0, len(normal))[:, None]
     detector = PipelineDetector(make_pipeline(StandardScaler(), PCADetector()).fit(normal))
     plain = PCADetector().fit(normal)
     assert detector.fitted.views is not None
     incidents, expected = (each.incidents(new) for each in (detector, plain))
     assert len(expected) > 3
+    assert {"level" if drift == 0 else "departure"} <= {one.culprits[0].view for one in expected if one.culprits}
     assert [each.sentence for each in incidents] == [each.sentence for each in expected]
 
 
