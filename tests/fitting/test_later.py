@@ -1,13 +1,17 @@
 """Later rows, judged by fits to earlier ones, and what a fit says about its false alarms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from culpa import FitWarning, PCADetector, load
+from culpa._core.words import in_percent
 from culpa.detecting.pieces import fit_moments
 from culpa.fitting.diagnostics import rate_in_words
 from culpa.fitting.later import alike, spacing_of
 from culpa.models.blocks import BlockMoments
+from culpa.scores.stated import OverTime
 
 
 def autoregressive(n, d, phi, seed):
@@ -52,6 +56,19 @@ def test_rows_that_drift_are_said_to():
     words = rate_in_words(detector.fitted)
     assert words.startswith("rows drift: expect ")
     assert "above the 99% limit instead of" in words
+
+
+def test_one_bad_stretch_does_not_make_the_usual_rate_another_one():
+    """Held-out rows exceed the limit as often as later rows on average: nothing is expected "instead"."""
+    fitted = PCADetector(confidence=0.9).fit(np.random.default_rng(1).normal(size=(2000, 5))).fitted
+    flagged = np.array([0.0] * 8 + [60.0])
+    fitted = replace(fitted, over_time=OverTime(1.0, np.full(9, 200.0), flagged))
+    assert fitted.stated.later is not None
+    words = rate_in_words(fitted)
+    assert "instead of" not in words
+    assert words.startswith(
+        f"held-out rows: {in_percent(fitted.stated.held_out)[0]}% above the 90% limit, but rows drift: "
+    )
 
 
 def test_what_exceeded_another_limit_does_not_count():

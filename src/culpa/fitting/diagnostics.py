@@ -52,6 +52,8 @@ def rate_in_words(fitted: FittedDetector) -> str:
     value, low, high = in_percent(stated.rate)
     limit = "the limit" if fitted.limit_source else f"the {100 * fitted.confidence:.6g}% limit"
     interval = f"95% interval {low} to {high}%"
+    if stated.later is not None and stated.later.value <= stated.held_out.value:
+        return f"held-out rows: {value}% above {limit}, but rows drift: {interval}"
     if stated.later is not None:
         instead = f" instead of {100 * stated.held_out.value:.2g}%"
         return f"rows drift: expect {value}% above {limit}{instead}, {interval}"

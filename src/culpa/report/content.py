@@ -173,7 +173,9 @@ def _false_alarms(fitted: FittedDetector, found: Incidents) -> list[dict[str, st
     if stated.rate is None:
         return [fact("False alarms", "not known", rate_in_words(fitted))]
     value, low, high = in_percent(stated.rate)
-    rows, why = ("held-out", "") if stated.later is None else ("later", ", because rows drift")
+    later = stated.later is not None and stated.later.value > stated.held_out.value
+    rows = "later" if later else "held-out"
+    why = "" if stated.later is None else ", because rows drift" if later else ", but rows drift"
     follows = fitted.views is not None and found.course is not None
     limit = f" above the fixed limit of {TITLES[fitted.statistic.name]}" if follows else ""
     return [fact("False alarms", f"{value}%", f"of {rows} normal rows{limit}{why}, 95% interval {low} to {high}%")]
