@@ -36,7 +36,7 @@ class Witness:
         covariance = view.model.scatter.matrix
         # what is expected of the squared distance: that of the observed cells, and 1 for each missing one
         score = z[seen] @ np.linalg.inv(covariance[np.ix_(seen, seen)]) @ z[seen] + (~seen).sum()
-        return float((np.log(score) - view.quantile) / view.unit)
+        return float((np.log(max(score, 1e-12)) - view.quantile) / view.unit)
 
     def update(self, x: Floats, missing: float) -> tuple[bool, bool, int]:
         """Whether a row is flagged, whether the level is shifted, and the view that explains the flag."""
@@ -47,6 +47,8 @@ class Witness:
         jump = -np.inf if self.last is None or missing > 0 else self.out(JUMP, x - self.last)
         departure = -np.inf if self.settling else self.out(DEPARTURE, x - self.average)
         level = -np.inf if views.level is None else self.out(LEVEL, x - views.level.model.centre)
+        if self.old is not None and not self.settling and self.out(DEPARTURE, self.average - self.old) <= -1:
+            self.old, self.age = None, 0
         if self.old is not None and departure > theta:
             back = self.out(DEPARTURE, x - self.old)
             if back <= theta:
@@ -122,6 +124,25 @@ def test_flags_are_those_of_a_rule_that_takes_row_by_row(seed: int, kind: dict[s
     np.testing.assert_array_equal(judged.flagged, flagged)
     np.testing.assert_array_equal(judged.shifted, shifted)
     np.testing.assert_array_equal(judged.view, view)
+
+
+def test_a_level_that_wanders_back_is_not_another_one_any_more() -> None:
+    """Even if no row departs on the way."""
+    rng = np.random.default_rng(9)
+    rows = rng.normal(size=(11_000, 3)) @ rng.normal(size=(3, 6)) + 0.5 * rng.normal(size=(11_000, 6))
+    normal, new = rows[:3000] + np.cumsum(0.3 * rng.normal(size=(3000, 6)), axis=0), rows[3000:].copy()
+    found = learn_views(PCADetector().fit(normal).fitted, InOrder(normal))
+    assert found is not None
+    views = found[0]
+    new[:, 3] += np.interp(np.arange(len(new)), [1000, 1001, 2500, 5500], [0, 60, 60, 0])
+    new += normal[-100:].mean(axis=0)
+    judged, witness = Follower(views).add(new), Witness(views)
+    shifted = np.array([witness.update(x, 0.0)[1] for x in new])
+    np.testing.assert_array_equal(judged.shifted, shifted)
+    assert views.level is None
+    assert shifted[1600:2500].all()
+    assert judged.flagged[2500:].mean() < 0.02
+    assert not shifted[6000:].any()
 
 
 def test_a_stream_that_is_cut_and_resumed_has_the_flags_of_one_pass() -> None:

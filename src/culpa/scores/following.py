@@ -19,8 +19,9 @@ is flagged in the long run. An incident ends after ten rows that are not flagged
 alarm: what it raised is taken back, so that incidents that repeat do not blunt the limit.
 
 Rows whose departure exceeds theta + 0.2 do not move the average. After 500 flagged rows of an incident, the average begins
-anew at the new level and remembers the old one, which comes back as soon as rows fit it: until then, the level is
-*shifted*. A level view that has been off for 500 rows does not flag rows any more until it is over: this is a shift, too.
+anew at the new level and remembers the old one, until rows that depart fit it or the average has wandered back to it (half
+of normal rows depart more from theirs): until then, the level is *shifted*. A level view that has been off for 500 rows
+does not flag rows any more until it is over: this is a shift, too.
 These numbers of rows are multiplied by a ``stride`` where rows follow each other more closely, and steps of theta divided.
 
 After missing rows, there is no jump. After many of them, the average begins anew, and there is no departure until it is
@@ -55,6 +56,7 @@ _HOLD = 0.2  # above the limit, from which a row does not move the average
 _HALF_LIFE, _QUICK = 120, 15  # of the average, and where it takes up a new level
 _GAP, _COUNTED, _CLEAR, _LONGEST, _SETTLING = 10, 10, 25, 500, 50
 _LEAST = 1e-12  # of scores
+_MEDIAN = -1.0  # v of the median of normal rows
 MOST_STRIDE = 64
 _FEWEST, _CELLS = 16, 1 << 15  # rows judged at a time, at least, and cells
 
@@ -387,20 +389,25 @@ class Follower:
         n = min(len(X), self._settling or self._chunk[weight])
         course = self._moved(self._average, X[:n], weight)
         v[DEPARTURE, :n] = -np.inf if settling else self.views.departure(X[:n] - course[:-1])
-        out, done, is_slow = v[:, :n].max(axis=0), 0, weight == self._slow
+        out, done, is_slow, is_back = v[:, :n].max(axis=0), 0, weight == self._slow, np.zeros(n, dtype=bool)
+        if len(self._old) and not settling:
+            is_back = self.views.departure(course[:-1] - self._old) <= _MEDIAN
         judged.out[:n] = out
         # where rows move the average slowly, those within the limit need no look
         lowest = self.theta - self._step * self.views.alpha * n if is_slow else -np.inf
-        for k in np.flatnonzero(out >= lowest).tolist():
-            if is_slow and out[k] <= self._theta(self._ups, self._downs + k - done):
+        for k in np.flatnonzero((out >= lowest) | is_back).tolist():
+            is_over = bool(is_back[k])
+            if is_slow and not is_over and out[k] <= self._theta(self._ups, self._downs + k - done):
                 continue
             self._pass(judged, done, k)
             done, ups = k + 1, self._ups
+            if is_over:
+                self._old, self._age = self._old[:0], 0
             step = self._take(X[k], v[:, k].tolist(), course[k], judged, k)
             self._weight, raised[k] = step.weight, self._ups - ups
             if judged.flagged[k]:
                 averages.append(step.before.copy())
-            if step.weight != weight or step.is_news:
+            if step.weight != weight or step.is_news or is_over:
                 moved = self._moved(step.before, X[k:done], step.weight)[1]
                 self._average = moved if step.after is None else step.after
                 self._chunk[weight] = min(max(_FEWEST, 2 * done), self._most)
