@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from culpa.cli.console import work_bar
-from studies.runner import DOCS, STUDIES, measure, write_page
+from studies.runner import DOCS, STUDIES, measure, parts, write_page
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -14,11 +14,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, default=DOCS, help="folder for numbers and pages (default: docs)")
     parser.add_argument("--data", type=Path, help="folder with the data files (default: CULPA_DATA)")
     parser.add_argument("--page", action="store_true", help="write the page from the numbers that are there already")
+    parser.add_argument("--part", help="measure only this part again (false-alarms: in_order)")
     chosen = parser.parse_args(arguments)
+    if chosen.part is not None and any(chosen.part not in parts(name) for name in chosen.names):
+        parser.error(f"{' and '.join(chosen.names)} cannot measure {chosen.part!r} alone.")
     for name in chosen.names:
         if not chosen.page:
             with work_bar() as progress:
-                measure(name, chosen.data, chosen.output, progress)
+                measure(name, chosen.data, chosen.output, progress, chosen.part)
         print(f"wrote {write_page(name, chosen.output)}")
 
 

@@ -22,13 +22,24 @@ def study(name: str) -> Any:
     return import_module(f"studies.{name.replace('-', '_')}")
 
 
-def measure(name: str, data: Path | None = None, output: Path = DOCS, progress: Progress = silent) -> Path:
-    """Run a study, and keep its numbers."""
+def measure(
+    name: str, data: Path | None = None, output: Path = DOCS, progress: Progress = silent, part: str | None = None
+) -> Path:
+    """Run a study, and keep its numbers; or one ``part`` of it, beside the numbers that are there already."""
     output.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)  # about the data, which are what they are
-        found = study(name).run(data, progress=progress)
+        if part is None:
+            found = study(name).run(data, progress=progress)
+        else:
+            found = json.loads((output / f"{name}.json").read_text(encoding="utf-8"))
+            found[part] = study(name).PARTS[part](data)
     return write(output / f"{name}.json", to_json(found).encode())
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """Parts of a study that can be measured alone."""
+    return tuple(getattr(study(name), "PARTS", ()))
 
 
 def write_page(name: str, output: Path = DOCS) -> Path:

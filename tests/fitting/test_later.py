@@ -55,6 +55,8 @@ def test_rows_that_drift_are_said_to():
     words = rate_in_words(detector.fitted)
     assert words.startswith("rows drift: expect ")
     assert "above the 99% limit instead of" in words
+    assert words.endswith("%; incidents and reports use a limit that follows")
+    assert rate_in_words(PCADetector(trim=0.01).fit(drifting()).fitted).endswith("%")  # these have no views
 
 
 def test_one_bad_stretch_does_not_make_the_usual_rate_another_one():

@@ -41,6 +41,28 @@ def test_stated_intervals_on_the_page_contain_what_came():
         assert (line["promised"] > 0) == (line["n"] / ((1 + line["phi"] ** 2) / (1 - line["phi"] ** 2)) > 30)
 
 
+def test_the_limit_that_follows_flags_what_was_asked_for_and_finds_more_events_on_the_page():
+    tep, *servers = kept()["in_order"]
+    rates = np.array([[false_alarms.realised(line, limit) for limit in false_alarms.LIMITS] for line in servers])
+    fixed, follows = ((rates >= 0.3) & (rates <= 2)).sum(axis=0)
+    assert fixed <= 5
+    assert follows >= 14
+    assert ((rates[:, 1] >= 0.2) & (rates[:, 1] <= 3)).all()
+    assert tep["follows"]["found"] == tep["events"]
+    for folder, least in (("smd", 0.95), ("asd", 0.82)):
+        some = [line for line in servers if line["name"].startswith(folder)]
+        found, fixed = (sum(line[limit]["found"] for line in some) for limit in ("follows", "fixed"))
+        assert fixed < found
+        assert found >= least * sum(line["events"] for line in some)
+
+
+def test_stretches_of_flagged_rows_count_if_no_row_between_is_faulty():
+    flagged = np.isin(np.arange(100), [3, 5, 15, 26, 50, 58, 90])
+    faulty = np.isin(np.arange(100), [54, 90])
+    assert false_alarms._flagged_normal(flagged, faulty) == {"flagged": 6, "stretches": 2}  # 3 to 15, and 26
+    assert false_alarms._flagged_normal(np.zeros(9, dtype=bool), faulty[:9]) == {"flagged": 0, "stretches": 0}
+
+
 def test_the_automatic_choice_detects_as_much_as_the_best():
     result = kept()
     means = {name: np.mean([line[name] for line in result["detection"]]) for name in false_alarms.DETECTORS}

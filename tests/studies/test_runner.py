@@ -50,6 +50,19 @@ def test_the_command_measures_and_writes(monkeypatch, tmp_path, capsys):
     assert "for 4 models" in (tmp_path / "slow-faults.md").read_text(encoding="utf-8").replace("\n", " ")
 
 
+def test_a_part_is_measured_alone(monkeypatch, tmp_path, capsys):
+    kept = json.loads((runner.DOCS / "false-alarms.json").read_text(encoding="utf-8"))
+    again = [line | {"n": 2 * line["n"]} for line in kept["in_order"]]
+    monkeypatch.setitem(runner.study("false-alarms").PARTS, "in_order", lambda data: again)
+    (tmp_path / "false-alarms.json").write_text(json.dumps(kept))
+    __main__.main(["false-alarms", "-o", str(tmp_path), "--part", "in_order"])
+    found = json.loads((tmp_path / "false-alarms.json").read_text(encoding="utf-8"))
+    assert found == kept | {"in_order": again}
+    with pytest.raises(SystemExit):
+        __main__.main(["limits", "-o", str(tmp_path), "--part", "in_order"])
+    assert "limits cannot measure 'in_order' alone" in capsys.readouterr().err
+
+
 def test_an_unknown_study_is_refused(capsys):
     with pytest.raises(SystemExit):
         __main__.main(["propagation"])

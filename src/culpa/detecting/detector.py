@@ -73,6 +73,9 @@ class PCADetector(WatchesRows, OutlierMixin, BaseEstimator):
         Control limit of the score; ``offset_`` is its negative, as in scikit-learn's detectors.
     limit_kind_ : str
         What kind of limit it is: what "auto" chose, or "conformal" after `calibrate_limit`.
+    false_alarm_rate_ : Rate or None
+        How many normal rows exceed ``limit_``, with a 95% interval; ``None`` where nothing can be promised. It is
+        about this fixed limit, which ``predict`` uses, not about the limit that follows in incidents and reports.
     mode_limits_ : ndarray of shape (modes,) or None
         With ``modes``, the limit of each mode. Scores are in units of it, so that ``limit_`` is close to 1.
     abnormal_training_rows_ : DataFrame

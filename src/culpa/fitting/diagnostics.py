@@ -43,7 +43,8 @@ def rate_in_words(fitted: FittedDetector) -> str:
     """How often normal rows exceed the limit, or that it cannot be promised; nothing where the limit is a formula.
 
     For example "held-out rows: 1.1% above the 99% limit, 95% interval 0.4 to 2.3%; about 1.5 false incidents per 1,000
-    normal rows", or "rows drift: expect 8.0% above the 99% limit instead of 0.5%, 95% interval 0.1 to 21.4%".
+    normal rows", or "rows drift: expect 8.0% above the 99% limit instead of 0.5%, 95% interval 0.1 to 21.4%; incidents and
+    reports use a limit that follows".
     """
     if (stated := fitted.stated) is None:
         return ""
@@ -56,7 +57,8 @@ def rate_in_words(fitted: FittedDetector) -> str:
         return f"held-out rows: {value}% above {limit}, but rows drift: {interval}"
     if stated.later is not None:
         instead = f" instead of {100 * stated.held_out.value:.2g}%"
-        return f"rows drift: expect {value}% above {limit}{instead}, {interval}"
+        told = f"rows drift: expect {value}% above {limit}{instead}, {interval}"
+        return told if fitted.views is None else f"{told}; incidents and reports use a limit that follows"
     incidents = 1000 * excess_of(fitted).false_incidents(excess_of(fitted).bound())
     told = f"held-out rows: {value}% above {limit}, {interval}"
     return f"{told}; about {incidents:.2g} false incidents per 1,000 normal rows"
