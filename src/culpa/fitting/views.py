@@ -5,7 +5,8 @@ rows, and their covariance is drawn towards the identity. The scores of the rows
 what ten blocks gain that are judged by the residuals of the others; of few rows, the scores of these blocks count.
 
 The level serves where a fixed limit holds: learned from the first 40, 55 and 70% of the rows, it flags at most eight times
-as many of the rest as was asked. Parts with few rows for their columns do not count.
+as many of the rest as was asked. Parts with few rows for their columns do not count, and long tables are thinned for this.
+What flagged rows add up to is learned from the last rows.
 
 More rows to learn from are later ones: the average goes on to their end, and the level serves no more where it flags more
 than eight times as many of them as was asked.
@@ -20,6 +21,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.missing import any_missing
 from culpa._core.types import Floats
 from culpa.columns.smoothing import averaged
 from culpa.fitted import FittedDetector, why_fixed
@@ -39,6 +41,8 @@ _FEW = 10  # rows per column, below which the scores of held-out rows count as t
 _CUTS, _STEADY = (0.4, 0.55, 0.7), 8.0  # times the rows asked for that a fixed limit flags later on, at most
 _FEWEST_OFF = 5  # rows, from which more of them than asked for are no chance
 _ENOUGH = 5  # rows per column that tell something
+_STEADY_ROWS = 8_000  # of a long table that tell it, or up to twice as many
+_REPLAYED = 32_000  # last rows for each stride, whose flagged ones are added up
 _START, _BURN = 50, 100  # rows of the first average, and rows that it then takes to settle
 _ROWS_PER_STRIDE = 2400  # at least: twenty half-lives
 _SLOWEST = 0.25  # share of the columns that may move faster than rows follow each other closely
@@ -57,11 +61,13 @@ class _Whitened(NamedTuple):
     @classmethod
     def of(cls, residuals: Floats, spread: Floats, shrinkage: float) -> Self:
         """``spread`` is the range of the rows; missing cells (NaN) do not count."""
-        seen = ~np.isnan(residuals)
-        counts = np.maximum(seen.sum(axis=0), 1)
-        filled = np.where(seen, residuals, 0.0)
-        centred = np.where(seen, residuals - filled.sum(axis=0) / counts, 0.0)
-        scale = np.maximum(np.sqrt((centred**2).sum(axis=0) / counts), _FLOOR * spread)
+        filled, centred, counts = residuals, residuals - residuals.mean(axis=0), np.full(len(spread), len(residuals))
+        if any_missing(residuals):
+            seen = ~np.isnan(residuals)
+            counts = np.maximum(seen.sum(axis=0), 1)
+            filled = np.where(seen, residuals, 0.0)
+            centred = np.where(seen, residuals - filled.sum(axis=0) / counts, 0.0)
+        scale = np.maximum(np.sqrt(np.einsum("ij,ij->j", centred, centred) / counts), _FLOOR * spread)
         moving = (spread > 0) & (scale > 0)
         scale = np.where(moving, scale, np.median(scale[moving]) if moving.any() else 1.0)
         Z = filled / (scale * np.sqrt(counts / len(residuals)))
@@ -70,15 +76,16 @@ class _Whitened(NamedTuple):
     def log_scores(self) -> tuple[Floats, Floats]:
         """Of each row, and as if it had not been seen."""
         Z, (n, d) = self.residuals, self.residuals.shape
-        own, total, held_out = _distances(Z, self.covariance), Z.T @ Z, np.empty(n)
-        for at in _blocks(n):
-            held_out[at] = _distances(Z[at], _shrunk((total - Z[at].T @ Z[at]) / (n - len(at)), self.shrinkage))
+        blocks = np.array_split(Z, _BLOCKS)
+        products = [block.T @ block for block in blocks]
+        own, total = _distances(Z, self.covariance), np.sum(products, axis=0)
+        others = [
+            _shrunk((total - product) / (n - len(block)), self.shrinkage)
+            for block, product in zip(blocks, products, strict=True)
+        ]
+        held_out = np.concatenate(list(map(_distances, blocks, others)))
         few = min(_FEW * d / n, 1.0)
         return own, few * held_out + (1 - few) * (own + float(np.median(held_out - own)))
-
-
-def _blocks(n: int) -> list[NDArray[np.int64]]:
-    return np.array_split(np.arange(n), _BLOCKS)
 
 
 def _shrunk(covariance: Floats, shrinkage: float) -> Floats:
@@ -88,7 +95,7 @@ def _shrunk(covariance: Floats, shrinkage: float) -> Floats:
 def _distances(Z: Floats, covariance: Floats) -> Floats:
     """Logarithms of squared distances."""
     whitened = Z @ np.linalg.inv(np.linalg.cholesky(covariance)).T
-    return np.asarray(np.log(np.maximum((whitened**2).sum(axis=1), _LEAST)))
+    return np.asarray(np.log(np.maximum(np.einsum("ij,ij->i", whitened, whitened), _LEAST)))
 
 
 class _Residuals(NamedTuple):
@@ -159,7 +166,7 @@ def learn_views(fitted: FittedDetector, table: InOrder) -> tuple[Views, NormalEx
         return None
     alpha, none = 1 - fitted.confidence, np.zeros(X.shape[1])
     learned = [(residuals.departure, none), (residuals.jump, none)]
-    if _is_steady(X, spread, alpha):
+    if _is_steady(X[:: max(1, len(X) // _STEADY_ROWS)], spread, alpha):
         learned.append((X[residuals.at] - model.centre, model.centre))
     shares = np.array(_SHARES[: len(learned)]) / sum(_SHARES[: len(learned)])
     views, worst, replayed = list[View](), list[Floats](), list[View]()
@@ -173,8 +180,13 @@ def learn_views(fitted: FittedDetector, table: InOrder) -> tuple[Views, NormalEx
         replayed.append(View(own_model, *of_seen, seen))
         worst.append((unseen - quantile) / unit)
     theta = float(np.quantile(np.max(worst, axis=0), 1 - alpha))
-    again = Views.of(replayed, alpha, theta, residuals.first, stride)
-    return Views.of(views, alpha, theta, residuals.last, stride), _excess(again, table)
+    last, first = table, residuals.first
+    if len(X) > _REPLAYED * stride:
+        end = slice(-_REPLAYED * stride, None)
+        last = InOrder(X[end], None if table.missing is None else table.missing[end])
+        first = _first_average(last.rows, _START * stride, residuals.last)
+    again = Views.of(replayed, alpha, theta, first, stride)
+    return Views.of(views, alpha, theta, residuals.last, stride), _excess(again, last)
 
 
 def views_after(views: Views, X: Floats) -> Views:
