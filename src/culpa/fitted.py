@@ -33,7 +33,7 @@ from culpa.ranking.recent import Recent
 from culpa.scores import Limits, Score, ScoredRows, score_by_name
 from culpa.scores.consistency import Consistency
 from culpa.scores.excess import NormalExcess
-from culpa.scores.following import LEVEL, Views
+from culpa.scores.following import Views
 from culpa.scores.quadratic import scores_of
 from culpa.scores.stated import OverTime, Stated, stated_rate
 
@@ -157,11 +157,6 @@ class FittedDetector:
                 view.model, self.ppca, view.score, self.confidence, limits, limit, self.settings, view.normal_range
             )
         return replace(kept[number], settings=self.settings, units=self.units)
-
-    @property
-    def at_level(self) -> "FittedDetector":
-        """The detector of the view of the usual level of rows in order of time; itself where there is none."""
-        return self if self.views is None or self.views.level is None else self.in_view(LEVEL)
 
     @property
     def groups(self) -> dict[str, list[str]]:

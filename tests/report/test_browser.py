@@ -434,7 +434,7 @@ def test_culprits_are_shown_with_the_numbers_of_the_sentence(visit, plant):
 
 
 def test_p_values_are_shown(visit, folder):
-    detector = PCADetector().fit(pd.DataFrame(PLANT.normal, columns=NAMES))
+    detector = PCADetector(statistic="spe").fit(pd.DataFrame(PLANT.normal, columns=NAMES))
     page = visit(detector.report(pd.DataFrame(PLANT.new.copy(), columns=NAMES)).save(folder / "p.html"))
     said = "p-value 0.001, the least that 1,000 held-out normal rows can show."
     assert page.locator("#details-facts").inner_text().endswith(said)

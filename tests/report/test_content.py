@@ -235,7 +235,7 @@ def test_charts_of_the_default_detector(default):
     assert np.flatnonzero(content.chart.marks).tolist() == np.flatnonzero(found.course.flagged).tolist()
     own = content.chart.statistics[0]
     assert [value > own.alarm for value in own.value] == found.course.flagged.tolist()
-    assert [(one.score, content.details.alarm) for one in content.incidents] == [
+    assert [(one.score, content.details.limit) for one in content.incidents] == [
         (pytest.approx(one.score, rel=1e-6), one.limit) for one in found
     ]
     assert content.details.title.startswith("Mahalanobis")

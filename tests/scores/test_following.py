@@ -21,6 +21,7 @@ class Witness:
 
     def __init__(self, views: Views) -> None:
         self.views, self.theta, self.average = views, views.theta, views.average.copy()
+        self.compared = self.average  # with the last row
         self.last: Floats | None = None
         self.old: Floats | None = None
         self.stride, self.step = views.stride, 0.0175 / views.stride
@@ -53,6 +54,7 @@ class Witness:
             back = self.out(DEPARTURE, x - self.old)
             if back <= theta:
                 self.average, self.old, self.age, departure = self.old, None, 0, back
+        self.compared = self.average
         self.level_quiet = 0 if level > theta else self.level_quiet + 1
         self.off = self.off + (level > theta) if self.level_quiet <= GAP * self.stride else 0
         if self.off > LONGEST * self.stride:
@@ -116,14 +118,19 @@ def test_flags_are_those_of_a_rule_that_takes_row_by_row(seed: int, kind: dict[s
     views, new, missing = _case(seed, drift=drift, **kind)
     assert (views.level is not None) == (drift == 0)
     views = replace(views, stride=1 + seed % 2)
-    judged, witness = Follower(views).add(new, missing), Witness(views)
-    expected = [witness.update(x, gone) for x, gone in zip(new, missing, strict=True)]
+    course, compared, witness = np.empty(new.shape), np.empty(new.shape), Witness(views)
+    judged, expected = Follower(views).add(new, missing, course), []
+    for k, (x, gone) in enumerate(zip(new, missing, strict=True)):
+        expected.append(witness.update(x, gone))
+        compared[k] = witness.compared
     flagged, shifted, view = (np.array(each) for each in zip(*expected, strict=True))
     assert flagged.sum() > 100
     assert shifted.sum() > 100
     np.testing.assert_array_equal(judged.flagged, flagged)
     np.testing.assert_array_equal(judged.shifted, shifted)
     np.testing.assert_array_equal(judged.view, view)
+    np.testing.assert_array_equal(course[flagged], judged.average)
+    np.testing.assert_allclose(course, compared, rtol=1e-9)
 
 
 def test_a_level_that_wanders_back_is_not_another_one_any_more() -> None:

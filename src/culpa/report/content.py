@@ -16,16 +16,19 @@ from culpa.monitoring import Incident, Incidents, find_incidents
 from culpa.monitoring.digits import decimals_of_columns
 from culpa.monitoring.finder import units_of_columns
 from culpa.monitoring.incidents import Search, shown_names, units_of
+from culpa.monitoring.moments import Names
 from culpa.plots.content import ControlChart
 from culpa.plots.text import TITLES
 from culpa.report.chart import charts
-from culpa.report.incidents import heat_map, histories, incident_dicts, worst
+from culpa.report.incidents import heat_map, histories, incident_dicts, windows, worst
 from culpa.report.model_page import fact, fingerprint, model_page
 from culpa.report.phrases import Labels
 from culpa.report.rows import DetailedRows, details, first_to_explain, rows_to_explain
+from culpa.report.seen import SeenRows
 from culpa.report.size_limits import Caps
 from culpa.report.trends import trends
 from culpa.report.verdict import verdict
+from culpa.scores.following import FOLLOWING
 
 FORMAT = 3
 
@@ -52,8 +55,16 @@ def content(
         caps = Caps.of(len(table.array), len(found))
         listed = worst(found, caps.incidents)
         bars = caps.bars(len(explainer.players), len(first_to_explain(listed)))
-        detailed = rows_to_explain(listed, chart.own_statistic.values, chart.flagged, caps.detailed(bars))
-        why = explainer.explain(table, detailed.rows)
+        severity = chart.own_statistic.values
+        if fitted.views is not None:  # which explain the rows that they flag, and no others
+            severity = np.where(chart.flagged, severity, np.nan)
+        detailed = rows_to_explain(listed, severity, chart.flagged, caps.detailed(bars))
+        reading = explainer.columns.read(table)
+        names = Names.of(explainer, reading.names)
+        shown = windows(names, reading, listed, caps.history)
+        missing = None if table.order is None else table.order.missing
+        seen = SeenRows.of(fitted, reading, missing, np.unique(np.concatenate([detailed.rows, *shown.values()])))
+        why = seen.explained(detailed.rows, **options)
     labels = Labels(chart.axis)
     all_units = units_of(fitted, search.units, shown_names(fitted, table))
     settings = {
@@ -64,8 +75,7 @@ def content(
         "incidents": _grouped(search),
     } | {name: repr(value) for name, value in options.items()}
     charted = charts(fitted, chart, listed, None if search.times is None else search.time_name, caps)
-    reading = explainer.columns.read(table)
-    around = histories(fitted, explainer, why, reading, chart.axis, listed, caps.history)
+    around = histories(seen, explainer.columns, names, chart.axis, listed, shown)
     told = incident_dicts(why, listed, around, labels, caps.courses)
     kept = trends(explainer, reading, why.feature_names, listed, labels, caps.trends)
     notes = _left_out(chart, found, listed, told, detailed, kept, caps)
@@ -207,7 +217,7 @@ def _left_out(
             marked = "flagged rows close to each other share a mark, at the worst of them"
         notes.append(f"Charts show the highest and lowest of {n:,} rows in every stretch; {marked}.")
     if len(detailed.rows) < n - empty:
-        notes.append(_detailed(detailed))
+        notes.append(_detailed(detailed, "flagged rows" if chart.own == FOLLOWING else "rows"))
     dropped = sum(not one["timeline"] and one["first"] != one["last"] for one in told)
     if dropped:
         notes.append(f"How they went on is not kept for {count(dropped, 'incident')} with lower scores.")
@@ -216,11 +226,13 @@ def _left_out(
     return notes
 
 
-def _detailed(detailed: DetailedRows) -> str:
+def _detailed(detailed: DetailedRows, others: str) -> str:
     kept = f"Details are kept for {count(len(detailed.rows), 'row')}:"
+    if not len(detailed.rows):
+        return f"{kept} only {others} have them."
     if detailed.spacing == 1:
-        return f"{kept} every flagged row of the listed incidents, and the worst other rows."
+        return f"{kept} every flagged row of the listed incidents, and the worst other {others}."
     ends = "the onset and the worst row of every listed incident"
     if detailed.spacing is None:
-        return f"{kept} {ends}, and the worst other rows."
-    return f"{kept} {ends}, every {ordinal(detailed.spacing)} flagged row of it, and the worst other rows."
+        return f"{kept} {ends}, and the worst other {others}."
+    return f"{kept} {ends}, every {ordinal(detailed.spacing)} flagged row of it, and the worst other {others}."

@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 from culpa._core.json_values import to_json_value
 from culpa._core.types import Floats, Positions
 from culpa.columns import Columns, Reading
-from culpa.explaining.explainer import Explainer
 from culpa.explaining.explanation import Explanation
-from culpa.fitted import FittedDetector
-from culpa.models import FittedModel
 from culpa.monitoring import Incident
 from culpa.monitoring.digits import compared
 from culpa.monitoring.incident import Culprit, Moment
-from culpa.monitoring.moments import FEWEST_SD
+from culpa.monitoring.moments import FEWEST_SD, Names
 from culpa.plots.content import Heatmap, RowAxis, thin
 from culpa.report.phrases import Labels, in_sd, number, numbers, place
+from culpa.report.seen import SeenRows
 
 _DIGITS = 7
 _LABELS = {"row": "label", "first": "start", "last": "end", "peak": "peak_label"}  # of rows
@@ -142,74 +140,75 @@ def heat_map(why: Explanation, rows: Positions, listed: Sequence[Incident]) -> d
     }
 
 
-def histories(
-    fitted: FittedDetector,
-    explainer: Explainer,
-    why: Explanation,
-    reading: Reading,
-    axis: RowAxis,
-    incidents: Sequence[Incident],
-    cap: int,
-) -> list[dict[str, Any] | None]:
-    """What the culprits of each incident read around it, and what was to be expected of them jointly.
-
-    The worst incidents have one if there is not room for all; ``why`` knows the players. ``x`` is ``None`` if it is
-    ``row``, and ``against`` is that of the culprits.
-    """
-    model = fitted.at_level.model
+def windows(names: Names, reading: Reading, incidents: Sequence[Incident], cap: int) -> dict[int, Positions]:
+    """The rows that the history of an incident shows; the worst incidents have one if there is not room for all."""
     each = int(np.clip(cap // (2 * max(len(incidents), 1)), _FEWEST, _MOST))
-    result: list[dict[str, Any] | None] = [None] * len(incidents)
-    labels = Labels(axis)
+    result: dict[int, Positions] = {}
     for k in np.argsort([-incident.score for incident in incidents], kind="stable").tolist():
-        incident = incidents[k]
-        features = list(dict.fromkeys(_feature_of(culprit, why) for culprit in incident.culprits))[:_MOST_SERIES]
+        features = _features(incidents[k], names)
         if not features:
             continue
-        window = _window(incident, reading.cells[:, features[0]], each)
+        window = _window(incidents[k], reading.cells[:, features[0]], each)
         cap -= len(window) * (1 + len(features))
         if cap < 0:
             break
-        rows = reading.choose(window)
-        expected = _expected(model, explainer.columns, why, rows, incident)
-        for culprit in incident.culprits:
-            if culprit.view != "level":  # in other rows, the recent level was another one
-                expected[:, _feature_of(culprit, why)] = culprit.expected
+        result[k] = window
+    return result
+
+
+def histories(
+    seen: SeenRows,
+    columns: Columns,
+    names: Names,
+    axis: RowAxis,
+    incidents: Sequence[Incident],
+    shown: Mapping[int, Positions],
+) -> list[dict[str, Any] | None]:
+    """What the culprits of each incident read in the rows ``shown``, and what was to be expected of them jointly.
+
+    ``x`` is ``None`` if it is ``row``; ``against`` and ``view`` are those of the culprits.
+    """
+    result: list[dict[str, Any] | None] = [None] * len(incidents)
+    labels = Labels(axis)
+    for k, window in shown.items():
+        incident = incidents[k]
+        expected, cells = _expected(seen, columns, names, window, incident), seen.reading.cells[window]
         result[k] = {
             "against": incident.culprits[0].against,
+            "view": incident.culprits[0].view,
             "row": labels.rows(window),
             "x": labels.places(window),
             "span": [place(end) for end in axis.span(incident.first, incident.last)],
             "series": [
                 {
                     "feature": i,
-                    "actual": numbers(rows.cells[:, i], _HISTORY_DIGITS),
+                    "actual": numbers(cells[:, i], _HISTORY_DIGITS),
                     "expected": numbers(expected[:, i], _HISTORY_DIGITS),
                 }
-                for i in features
+                for i in _features(incident, names)
             ],
         }
     return result
 
 
-def _expected(
-    model: FittedModel, columns: Columns, why: Explanation, rows: Reading, incident: Incident
-) -> NDArray[Any]:
-    """What was to be expected of all culprits jointly, as the incident has it: from the others, or in normal rows."""
-    if incident.mode is not None:
-        model = model.in_mode(incident.mode - 1)
+def _expected(seen: SeenRows, columns: Columns, names: Names, window: Positions, incident: Incident) -> NDArray[Any]:
+    """What was to be expected of all culprits jointly, as the incident has it: from the others, or usually."""
+    model, rows = seen.in_view_of(incident, window)
     Z = model.standardise(rows.features)
     if incident.culprits[0].against == "normal":
-        return np.array(model.to_cells(np.zeros_like(Z), rows, columns))
-    players = [why.players[why.player_names.index(culprit.feature)] for culprit in incident.culprits]
+        return np.asarray(model.to_cells(np.zeros_like(Z), rows, columns))
+    players = [names.columns[names.players.index(culprit.feature)] for culprit in incident.culprits]
     Z[:, columns.features_of([column for player in players for column in player])] = np.nan
-    return np.array(model.to_cells(model.gaussian.impute(Z), rows, columns))
+    return np.asarray(model.to_cells(model.gaussian.impute(Z), rows, columns))
 
 
-def _feature_of(culprit: Culprit, why: Explanation) -> int:
-    """Position of the feature whose numbers a culprit has."""
-    if culprit.member:
-        return why.feature_names.index(culprit.member)
-    return why.players[why.player_names.index(culprit.feature)][0]
+def _features(incident: Incident, names: Names) -> list[int]:
+    """Positions of the features whose numbers the first culprits have."""
+    at = [
+        names.features.index(one.member) if one.member else names.columns[names.players.index(one.feature)][0]
+        for one in incident.culprits
+    ]
+    return list(dict.fromkeys(at))[:_MOST_SERIES]
 
 
 def _window(incident: Incident, values: Floats, most: int) -> NDArray[Any]:

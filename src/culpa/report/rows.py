@@ -34,7 +34,10 @@ def first_to_explain(listed: Sequence[Incident]) -> Positions:
 
 
 def rows_to_explain(listed: Sequence[Incident], score: Floats, flagged: Mask, most: int) -> DetailedRows:
-    """Onsets and worst rows, flagged rows between at an even spacing, then the worst other rows, while there is room."""
+    """Onsets and worst rows, flagged rows between at an even spacing, then the worst other rows, while there is room.
+
+    Other rows without a ``score`` (NaN) have no details.
+    """
     chosen = first_to_explain(listed)
     spacing = None
     if listed and len(chosen) < most:
@@ -67,21 +70,21 @@ def details(
     chosen: DetailedRows,
     labels: Labels,
     bars: int,
-    alarm: float,
+    limit: float,
 ) -> dict[str, Any]:
     """Content for all explained rows, and what their waterfalls share.
 
     ``base_value`` is ``None`` where features are given, so that rows differ in it. Every ``spacing``-th flagged row of the
     listed incidents is among the rows; with ``None``, only onsets and worst rows are sure to be. P-values come from
-    ``n_held_out`` normal rows. Scores above ``alarm`` raise one, in the units that incidents and charts have.
+    ``n_held_out`` normal rows. Scores and the ``limit`` are in the units that incidents and charts have.
     """
     scale = fitted.model.scale[[members[0] for members in explainer.columns.members]]
     held_out = fitted.limits.held_out(fitted.statistic)
+    title = TITLES[why.score_name] + (" / limit" if fitted.views is not None else "")
     return {
-        "title": f"{TITLES[why.score_name]}: how much each {fitted.settings.noun if why.groups is None else 'group'} adds",
+        "title": f"{title}: how much each {fitted.settings.noun if why.groups is None else 'group'} adds",
         "base_value": why.base_value if isinstance(why.base_value, float) else None,
-        "limit": fitted.limit,
-        "alarm": alarm,
+        "limit": limit,
         "exact": why.exact,
         "spacing": chosen.spacing,
         "n_held_out": None if held_out is None else round(held_out.n),

@@ -248,7 +248,7 @@ class Judged(NamedTuple):
 
     def rows(self, start: int, end: int) -> Self:
         """Of some of the rows, to be filled in."""
-        return self._replace(**{name: getattr(self, name)[start:end] for name in self._fields[:5]})
+        return self._replace(**{name: getattr(self, name)[start:end] for name in self._fields[:6]})
 
     def at(self, row: int, flagged: bool, view: int, out: float, shifted: bool) -> None:
         """Fill in one row."""
@@ -261,9 +261,14 @@ class Judged(NamedTuple):
 
     @property
     def reference(self) -> Floats:
-        """What each flagged row is compared with in its view, in the user's units; 0 for the level."""
-        view = self.view[self.flagged][:, None]
-        return np.where(view == LEVEL, 0.0, np.where(view == DEPARTURE, self.average, self.before))
+        """What each flagged row is compared with in its view."""
+        return reference(self.view[self.flagged], self.average, self.before)
+
+
+def reference(view: Any, average: Floats, before: Floats) -> Floats:
+    """What rows are compared with, each in its view or all in one, in the user's units; 0 for the level."""
+    number = np.broadcast_to(view, len(average))[:, None]
+    return np.where(number == LEVEL, 0.0, np.where(number == DEPARTURE, average, before))
 
 
 class _Step(NamedTuple):
@@ -339,11 +344,12 @@ class Follower:
     def _is_level_shifted(self) -> bool:
         return self._off > self._lengths.longest
 
-    def add(self, X: Floats, missing: Floats | None = None) -> Judged:
-        """Judge the next rows; ``missing`` are missing before each."""
+    def add(self, X: Floats, missing: Floats | None = None, course: Floats | None = None) -> Judged:
+        """Judge the next rows; ``missing`` are missing before each. The average before each of them goes to ``course``."""
         n, longest = len(X), self._lengths.half_life
         missing = np.zeros(n) if missing is None else missing
         v, judged, ups, downs = self._without_departure(X, missing), Judged.of(n, X.shape[1]), self._ups, self._downs
+        judged = judged if course is None else judged._replace(average=course)
         cuts = [*dict.fromkeys([0, *np.flatnonzero(missing >= longest).tolist()]), n]
         averages, raised = list[Floats](), np.zeros(n, dtype=np.int64)
         for start, end in pairwise(cuts if n else []):
@@ -393,6 +399,8 @@ class Follower:
         if len(self._old) and not settling:
             is_back = self.views.departure(course[:-1] - self._old) <= _MEDIAN
         judged.out[:n] = out
+        if len(judged.average):
+            judged.average[:n] = course[:-1]
         # where rows move the average slowly, those within the limit need no look
         lowest = self.theta - self._step * self.views.alpha * n if is_slow else -np.inf
         for k in np.flatnonzero((out >= lowest) | is_back).tolist():
@@ -407,6 +415,8 @@ class Follower:
             self._weight, raised[k] = step.weight, self._ups - ups
             if judged.flagged[k]:
                 averages.append(step.before.copy())
+            if len(judged.average):
+                judged.average[k] = step.before
             if step.weight != weight or step.is_news or is_over:
                 moved = self._moved(step.before, X[k:done], step.weight)[1]
                 self._average = moved if step.after is None else step.after

@@ -25,7 +25,7 @@ function sortIncidents() {
 }
 
 function incidentLine(i) {
-  const story = incidents[i], times = story.score / details.alarm;
+  const story = incidents[i], times = story.score / details.limit;
   const line = element("tr", undefined, { role: "row", "data-incident": i, "aria-current": String(i === selected.incident) });
   const first = element("td", undefined, { role: "cell" });
   first.append(element("button", capital(when(story)), { type: "button", class: "open", dir: "auto", tabindex: "-1" }));

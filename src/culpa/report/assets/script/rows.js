@@ -24,7 +24,7 @@ function openRow({ row, label, flagged, score }, scroll) {
     show(other, i, `${capital(name)} has no details; showing ${kept}, the nearest that has.`, row, label);
   } else {
     show(null, -1, "");
-    $("details-sentence").textContent = `${capital(name)}: score ${number(score)}, limit ${number(details.alarm)}. No details are kept for this row: culpa explain gives them.`;
+    $("details-sentence").textContent = `${capital(name)}: score ${number(score)}, limit ${number(details.limit)}. No details are kept for this row: culpa explain gives them.`;
     select(row, placeOf(row), -1);
   }
   if (scroll) revealSoon(shown.detail ? $("row-part") : $("details"));

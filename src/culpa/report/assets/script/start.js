@@ -41,10 +41,11 @@ body.addEventListener("keydown", stepThroughIncidents);
 for (const button of document.querySelectorAll(".pager button")) button.addEventListener("click", () => { list.page += Number(button.dataset.step); listIncidents(); });
 $("filter-line").hidden = incidents.length <= 10;
 $("filter").addEventListener("input", (event) => filterIncidents(event.target.value.trim()));
+const anyScore = report.overview.empty_rows < report.overview.rows;
 $("incident-hint").textContent = incidents.length
   ? `${plural(incidents.length, "incident")}${incidents.length < report.overview.incidents ? `, the worst of ${report.overview.incidents.toLocaleString("en-US")}` : ""}. Sort by a column's name; open one with a click, or with the arrow keys.`
-  : `There are none: ${report.overview.flagged ? "the flagged rows are in stretches too short to be an incident" : details.rows.length ? "no row is above the limit" : "no row has a score"}.`;
-if (!incidents.length) $("details-sentence").textContent = details.rows.length ? "Choose a point of the charts." : "There is nothing to look at closely.";
+  : `There are none: ${report.overview.flagged ? "the flagged rows are in stretches too short to be an incident" : anyScore ? "no row is above the limit" : "no row has a score"}.`;
+if (!incidents.length) $("details-sentence").textContent = anyScore ? "Choose a point of the charts." : "There is nothing to look at closely.";
 document.querySelector(".pair").classList.toggle("few", incidents.length <= 2); // a short list needs no column of its own
 document.querySelector(".list").hidden = !incidents.length;
 $("heat").hidden = $("to-heat").hidden = heatmap.incidents.length < 2;

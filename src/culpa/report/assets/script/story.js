@@ -5,7 +5,7 @@ const isLeast = (p) => p !== null && details.n_held_out !== null && p < 1.5 / (d
 const leastPossible = (p) => (isLeast(p) ? `, the least that ${details.n_held_out.toLocaleString("en-US")} held-out normal rows can show` : "");
 
 function scored({ score, p_value }) {
-  const times = score / details.alarm; // as sentences have it
+  const times = score / details.limit; // as sentences have it
   const above = !Number.isFinite(times) ? "" : times >= 1 && times < 1.05 ? "just above the limit" : `${number(Number(times.toPrecision(3)))} × limit`;
   return [`score ${number(score)}`, above, p_value === null ? "" : `p-value ${roughly(p_value)}`].filter(Boolean).join(", ");
 }
@@ -16,6 +16,9 @@ function trendButton(feature, name) {
   return button;
 }
 
+// what a row that was flagged by its level, its departure or its jump is compared with
+const comparedWith = { level: "normal rows", departure: "recent rows", jump: "the row before" };
+
 function culpritLines(one) {
   const at = featureOf(one), feature = features[at], line = element("tr"), name = element("th", undefined, { scope: "row" });
   name.append(trendButton(at, playerName(one.feature)));
@@ -23,7 +26,7 @@ function culpritLines(one) {
   const expected = dataCell(one.expected, withUnit(one.shown[1], feature), "Expected");
   if (!one.expected_was_seen) expected.append(element("small", "never seen in training", { class: "warn" }));
   line.append(name, dataCell(one.probability, chance(one.probability), "Probability"), dataCell(one.actual, withUnit(one.shown[0], feature), "Actual"),
-    expected, dataCell(one.deviation, one.shown[2], "Off by"), element("td", one.against === "others" ? `other ${report.noun}s` : "normal rows", { "data-label": "Compared with" }));
+    expected, dataCell(one.deviation, one.shown[2], "Off by"), element("td", one.against === "others" ? `other ${report.noun}s` : comparedWith[one.view], { "data-label": "Compared with" }));
   const remarks = [];
   if (one.instead.length) remarks.push(`${one.instead.map((player) => cut(playerName(player), 60)).join(" or ")} instead would explain it as well: the data cannot tell which.`);
   if (one.disagrees_with.length) remarks.push(`Disagrees with ${listed(one.disagrees_with.map((other) => `${featureName(featureAt(other.feature))} (which alone implies ${other.shown})`))}.`);
@@ -44,7 +47,8 @@ function culpritTable(culprits) {
 }
 
 function howExpected(culprits) {
-  if (culprits[0].against === "normal") return "Expected: mean ± standard deviation of normal rows. Off by counts these standard deviations. In a process upset features move without being faulty, so they have no probability of a fault.";
+  const usual = { level: "mean ± standard deviation of normal rows", departure: "recent level, ± standard deviation of normal departures from it", jump: "reading in the row before, ± standard deviation of normal jumps" };
+  if (culprits[0].against === "normal") return `Expected: ${usual[culprits[0].view]}. Off by counts these standard deviations. In a process upset features move without being faulty, so they have no probability of a fault.`;
   const joint = culprits.length > 1 ? `what the other ${report.noun}s imply for these ${culprits.length} jointly, so none of them vouches for another` : `what all other ${report.noun}s imply`;
   return `Expected: ${joint}, ± one standard deviation. Off by counts these standard deviations. Probability: of a fault in this ${report.noun}.`;
 }
@@ -54,7 +58,7 @@ function remedy({ to_fix, score_if_fixed }) {
   if (!fixes.length) return `No fix of up to eight ${report.noun}s would have cleared the alarm in this row.`;
   const values = fixes.map(([feature, value]) => `${featureName(feature)} at ${withUnit(reading(value, features[feature]), features[feature])}`);
   const shown = values.length > 8 ? [...values.slice(0, 8), `${values.length - 8} more`] : values;
-  return `Would have cleared the alarm in this row: ${listed(shown)}${values.length > 1 ? ", fixed jointly" : ""}. The score would be ${number(score_if_fixed)}, the limit is ${number(details.alarm)}.`;
+  return `Would have cleared the alarm in this row: ${listed(shown)}${values.length > 1 ? ", fixed jointly" : ""}. The score would be ${number(score_if_fixed)}, the limit is ${number(details.limit)}.`;
 }
 
 function fillPoint(id, point) {
@@ -183,6 +187,7 @@ function drawHistory() {
     xaxis: rowAxis(), yaxis: { title: { text: safe(cut(withUnit(cut(feature.name, 24), feature), 34)) }, zeroline: false, ...(range ? { range } : {}) }, showlegend: true, height: 270,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 62, r: 20, t: 30, b: 60 }, shapes: [shade(c, history.span)],
   };
-  const name = history.against === "normal" ? "mean of normal rows" : history.series.length > 1 ? "expected, culprits fixed jointly" : "expected";
+  const usual = { level: "mean of normal rows", departure: "recent level", jump: "row before" };
+  const name = history.against === "normal" ? usual[history.view] : history.series.length > 1 ? "expected, culprits fixed jointly" : "expected";
   draw("history", [line(one.expected, name, c.down, "dot"), line(one.actual, "actual", c.up, "solid")], layout(c, own));
 }
