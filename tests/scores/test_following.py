@@ -11,6 +11,7 @@ from culpa import PCADetector
 from culpa._core.types import Floats
 from culpa.fitting.limits import InOrder
 from culpa.fitting.views import learn_views
+from culpa.scores import following
 from culpa.scores.following import DEPARTURE, JUMP, LEVEL, Follower, Views
 
 HALF_LIFE, QUICK, GAP, LONGEST, SETTLING = 120, 15, 10, 500, 50
@@ -114,7 +115,10 @@ def _case(seed: int, *, drift: float, gaps: bool = False, missing: bool = False)
     ("seed", "kind"), [(0, {}), (1, {"gaps": True}), (2, {"missing": True}), (3, {"gaps": True, "missing": True})]
 )
 @pytest.mark.parametrize("drift", [0.0, 0.3])
-def test_flags_are_those_of_a_rule_that_takes_row_by_row(seed: int, kind: dict[str, Any], drift: float) -> None:
+def test_flags_are_those_of_a_rule_that_takes_row_by_row(
+    seed: int, kind: dict[str, Any], drift: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_CELLS", 6 * (100 if seed % 2 else 2000))  # rows at a time, of six columns
     views, new, missing = _case(seed, drift=drift, **kind)
     assert (views.level is not None) == (drift == 0)
     views = replace(views, stride=1 + seed % 2)
