@@ -17,10 +17,15 @@ def drifting(seed):
     rng = np.random.default_rng(seed)
     n, d = N_TRAIN + N_NEW, len(NAMES)
     rows = rng.normal(size=(n, 3)) @ rng.normal(size=(3, d)) + 0.4 * rng.normal(size=(n, d))
+    if seed == 2:  # so smooth that a fault is a jump before it is a departure
+        for t in range(1, n):
+            rows[t] = 0.95 * rows[t - 1] + 0.3 * rows[t]
     rows += 0.06 * rng.normal(size=(n, d)).cumsum(axis=0) + 50
     for start in range(N_TRAIN + 20, n - 20, 45):
         columns = rng.choice(d, size=rng.integers(1, 4), replace=False)
-        rows[start : start + rng.integers(1, 7), columns] += rng.choice([-1, 1]) * rng.uniform(4, 12, len(columns))
+        rows[start : start + rng.integers(1, 7), columns] += (
+            rng.choice([-1, 1]) * rng.uniform(4, 12, len(columns)) / (1 + (seed == 2))
+        )
     return pd.DataFrame(rows[:N_TRAIN], columns=NAMES), pd.DataFrame(rows[N_TRAIN:], columns=NAMES).reset_index(
         drop=True
     )
@@ -34,7 +39,8 @@ def case(request):
     found, content = detector.incidents(new), content_of(detector.report(new))
     assert [one.sentence for one in found] == [one.sentence for one in content.incidents]
     flagged = [k for k, one in enumerate(found) if one.n_flagged]
-    assert {found[k].onset.culprits[0].view for k in flagged if found[k].onset.culprits} & {"departure", "jump"}
+    views = {found[k].onset.culprits[0].view for k in flagged if found[k].onset.culprits}
+    assert views >= ({"jump"} if request.param == 2 else {"departure"})
     return detector, new, found, content, flagged
 
 
