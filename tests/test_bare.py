@@ -56,7 +56,7 @@ why.counterfactual(); why.interactions()
     "incidents": """
 detector = PCADetector().fit(normal)
 first = detector.incidents(new)[0]
-assert (first.first, first.last) == (5, 8) and first.culprits[0].feature == "x3"
+assert (first.first, first.last) == (5, 9) and first.culprits[0].feature == "x3"
 assert len(detector.incidents(new).to_frame()) == len(detector.incidents(new))
 detector.incidents(new).to_json(); detector.drift(new); detector.compare(normal, new); detector.fix(new, 1)
 """,

@@ -225,7 +225,7 @@ class FittedDetector:
 
     def values(self, reading: Reading) -> Floats:
         """The same, without a warning."""
-        return self._values(reading, {"": self.statistic})[""]
+        return _values(self, reading, {"": self.statistic})[""]
 
     def is_flagged(self, score: Floats) -> Mask:
         """Which scores of the detector's own statistic exceed the limit by more than rounding; a missing score does not."""
@@ -234,7 +234,7 @@ class FittedDetector:
     def statistics(self, X: Any) -> dict[str, Floats]:
         """Values of all charted statistics, by name."""
         reading = self.read(X)
-        values = self._values(reading, charted(self.model, self.statistic))
+        values = _values(self, reading, charted(self.model, self.statistic))
         _warned(self, values[self.statistic.name], reading)
         return values
 
@@ -275,12 +275,13 @@ class FittedDetector:
         limit = self.limit if explainer.score is self.statistic else None
         return explainer._one_pass.explain(reading if rows is None else reading.choose(rows), parts, limit)
 
-    def _values(self, reading: Reading, statistics: Mapping[str, Score]) -> dict[str, Floats]:
-        starts = range(0, max(len(reading.features), 1), _ROWS_PER_CHUNK)
-        chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
-        with one_blas_thread(len(reading.features)):
-            parts = [scores_of(statistics, self.model.standardise(chunk)) for chunk in chunks]
-        return {name: np.concatenate([part[name] for part in parts]) for name in statistics}
+
+def _values(fitted: FittedDetector, reading: Reading, statistics: Mapping[str, Score]) -> dict[str, Floats]:
+    starts = range(0, max(len(reading.features), 1), _ROWS_PER_CHUNK)
+    chunks = (reading.features[start : start + _ROWS_PER_CHUNK] for start in starts)
+    with one_blas_thread(len(reading.features)):
+        parts = [scores_of(statistics, fitted.model.standardise(chunk)) for chunk in chunks]
+    return {name: np.concatenate([part[name] for part in parts]) for name in statistics}
 
 
 def _warned(fitted: FittedDetector, score: Floats, reading: Reading) -> Floats:

@@ -21,7 +21,7 @@ from culpa.explaining.explainer import Explainer
 from culpa.fitted import FittedDetector
 from culpa.monitoring.describing import Describer
 from culpa.monitoring.incident import Incident, Status
-from culpa.monitoring.judged import Blame, Judged, RowJudge
+from culpa.monitoring.judged import Blame, Judged, RowJudge, Seen
 from culpa.monitoring.moments import Names
 from culpa.monitoring.running import Draft, Movement, Normal, RowNames, Snapshot, plain_label
 from culpa.monitoring.signal_watch import WrongSignal, watch_of
@@ -76,6 +76,23 @@ class Batch:
         return np.flatnonzero(self.flagged)
 
 
+@dataclass(frozen=True)
+class _ProfilesByView:
+    """The profile of each flagged row, in the view that flagged it; of no use where the rule is not learned."""
+
+    by_view: dict[int, Profiles]
+    rule: Rule
+
+    def __call__(self, seen: Seen, some: slice) -> Floats:
+        Z, view = seen.rows.standard[some], seen.view[some]
+        if not self.rule.is_learned:
+            return np.zeros((len(Z), 1))
+        result = np.zeros(Z.shape)
+        for number in np.unique(view).tolist():
+            result[view == number] = self.by_view[number](Z[view == number])
+        return result
+
+
 class IncidentFinder:
     """Takes rows in order and hands out incidents that are over; ``live`` also when they open and grow.
 
@@ -110,7 +127,9 @@ class IncidentFinder:
         self._offset = [mode.mean for mode in fitted.model.standard.modes]
         self._normal = [Normal.of(fitted.in_mode(mode), self._main) for mode in range(n_modes)]
         self.judge, self._follows_limit = RowJudge(fitted, follows=follows), follows
-        self._profiles = {number: Profiles(one.model) for number, one in self.judge.in_views.items()}
+        self._profiles = _ProfilesByView(
+            {number: Profiles(one.model) for number, one in self.judge.in_views.items()}, rule
+        )
         self._grouping = Grouping(rule)
         self._describer: Describer | None = None
         self._names: tuple[str, ...] | None = None
@@ -135,7 +154,7 @@ class IncidentFinder:
         places = self._places(batch)
         if self._describer is None:
             self._meet(batch.rows.reading.names)
-        for start, end in pairwise(self._cuts(batch)):
+        for start, end in pairwise(_cuts(batch)):
             self._release(batch, start)
             for step, piece in self._pieces(batch, places, start, end):
                 events += self._close(step.over) + self._take(batch, why, step, piece)
@@ -207,13 +226,6 @@ class IncidentFinder:
         assert numbers is not None
         return np.asarray(numbers.astype(np.int64) + missing)
 
-    @staticmethod
-    def _cuts(batch: Batch) -> list[int]:
-        """Right after the row where another level begins to be one, or right before it ends, and the ends of the batch."""
-        shifted = batch.judged.shifted
-        turns = np.flatnonzero(np.diff(shifted.astype(np.int8), prepend=0))
-        return sorted({0, *(int(k) + int(shifted[k]) for k in turns), len(shifted)})
-
     def _hold(self, batch: Batch, places: NDArray[np.int64], end: int) -> None:
         """An incident goes on up to a place of the batch if the level is another one there, though rows are not flagged."""
         if not batch.judged.shifted[end - 1]:
@@ -222,7 +234,7 @@ class IncidentFinder:
         if (draft := self._drafts.get(self._grouping.held)) is not None:
             draft.shifted = True
             self._cover(draft, batch, end)
-            self._take_pending(draft)
+            draft.take_pending()
             draft.reach(batch.names.choose(slice(end - 1, end)))
 
     def _release(self, batch: Batch, start: int) -> None:
@@ -238,7 +250,7 @@ class IncidentFinder:
         first = last = None
         at = batch.flagged_at
         begin, stop = np.searchsorted(at, [start, end]).tolist()
-        profiles, excess = self._profiles_of(batch, slice(begin, stop)), batch.judged.excess
+        profiles, excess = self._profiles(batch.judged.seen, slice(begin, stop)), batch.judged.excess
         start = begin
         for k in range(begin, stop):
             step = self._grouping.add(int(places[at[k]]), float(excess[at[k]]), profiles[k - begin])
@@ -249,17 +261,6 @@ class IncidentFinder:
             last = step
         if first is not None and last is not None:
             yield first._replace(announced=last.announced), slice(start, stop)
-
-    def _profiles_of(self, batch: Batch, some: slice) -> Floats:
-        """Of some of the flagged rows."""
-        seen = batch.judged.seen
-        Z, view = seen.rows.standard[some], seen.view[some]
-        if not self.rule.is_learned:
-            return np.zeros((len(Z), 1))
-        result = np.zeros(Z.shape)
-        for number in np.unique(view).tolist():
-            result[view == number] = self._profiles[number](Z[view == number])
-        return result
 
     def _start(self, batch: Batch, first: int) -> Draft:
         shift, model = np.zeros(self._recent.shape[1]), self.fitted.model
@@ -289,7 +290,7 @@ class IncidentFinder:
         for one in same:
             draft.absorb(one)
         self._cover(draft, batch, int(rows[-1]) + 1)
-        self._take_pending(draft)
+        draft.take_pending()
 
         def snapshot(k: int) -> Snapshot:
             here, place = int(rows[k]), piece.start + k
@@ -364,13 +365,6 @@ class IncidentFinder:
             draft.early.append(Z[:more])
         draft.pending.add(self._normal[draft.mode], draft.recent, Z, draft.origin, names, cells)
 
-    @staticmethod
-    def _take_pending(draft: Draft) -> None:
-        """The rows that are taken into account belong to the incident."""
-        if draft.pending is not None:
-            draft.movement.merge(draft.pending)
-            draft.pending = None
-
     def _after(self, batch: Batch) -> None:
         """The rows of a batch are behind us."""
         n = len(batch.rows)
@@ -439,6 +433,13 @@ class IncidentFinder:
     def _incident(self, draft: Draft, status: Status = "open") -> Incident:
         assert self._describer is not None
         return self._describer.incident(draft, status, daily=draft.latest < self.n_days)
+
+
+def _cuts(batch: Batch) -> list[int]:
+    """Right after the row where another level begins to be one, or right before it ends, and the ends of the batch."""
+    shifted = batch.judged.shifted
+    turns = np.flatnonzero(np.diff(shifted.astype(np.int8), prepend=0))
+    return sorted({0, *(int(k) + int(shifted[k]) for k in turns), len(shifted)})
 
 
 def _place(event: Event) -> tuple[int, int, str]:

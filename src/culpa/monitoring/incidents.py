@@ -191,11 +191,7 @@ class Search:
 
 def find_incidents(fitted: FittedDetector, table: Table, search: Search, **options: Unpack[BlameOptions]) -> Incidents:
     """What `PCADetector.incidents` does; see there."""
-    times, stretches = search.times, search.stretches
-    if times is not None:
-        if len(times) != len(table.array):
-            refuse_times(len(times), len(table.array))
-        check_order(times, search.time_name)
+    times, stretches = _checked_times(search, len(table.array)), search.stretches
     if wrong := {"score", "statistic", "features"} & options.keys():
         raise TypeError(f"incidents always explain the detector's own score, so you cannot pass {wrong.pop()!r}.")
     explainer = fitted.explainer(**options)
@@ -229,8 +225,8 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
             together = int(at[-1] - at[0]) + 1 == len(at)
             part = reading.choose(slice(int(at[0]), int(at[-1]) + 1) if together else at)
             rows = ScoredRows(part, fitted.model.standardise(part.features), score[at], fitted.statistic)
-            judge = finder.judge
-            judged = judge.judge(rows, order.missing[at]) if members is None else known(rows, members[at], fitted)
+            missing = order.missing[at]
+            judged = finder.judge.judge(rows, missing) if members is None else known(rows, members[at], fitted)
             course.append(judged.course)
             batch = Batch(
                 RowNames(at, labels[at], at),
@@ -255,6 +251,15 @@ def find_incidents(fitted: FittedDetector, table: Table, search: Search, **optio
         native=table.native,
         course=whole_course,
     )
+
+
+def _checked_times(search: Search, n_rows: int) -> Times | None:
+    """As many times as rows, in order."""
+    if search.times is not None:
+        if len(search.times) != n_rows:
+            refuse_times(len(search.times), n_rows)
+        check_order(search.times, search.time_name)
+    return search.times
 
 
 def _known(search: Search, n_rows: int) -> Iterator[tuple[Mask, NDArray[np.intp]]]:

@@ -321,6 +321,12 @@ class Draft:
         self.last, self.end = int(rows.positions[-1]), plain_label(rows.labels[-1])
         self.latest = int(rows.counts[-1])
 
+    def take_pending(self) -> None:
+        """The rows that are taken into account belong to the incident."""
+        if self.pending is not None:
+            self.movement.merge(self.pending)
+            self.pending = None
+
     def absorb(self, other: "Draft") -> None:
         """Take the flagged rows of an incident that began later and turned out to be the same."""
         self.head = sorted([*self.head, *other.head], key=lambda snapshot: snapshot.row)[:HEAD]

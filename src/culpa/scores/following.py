@@ -38,6 +38,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from culpa._core.copies import CopiedInUse
 from culpa._core.types import Floats, Mask
 from culpa.columns.smoothing import averaged
 from culpa.models.fitted_model import FittedModel
@@ -89,7 +90,7 @@ class Lengths(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class View(CopiedInUse):
     """A Gaussian of residuals, and the scale of its scores."""
 
     model: FittedModel

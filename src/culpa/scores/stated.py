@@ -95,7 +95,7 @@ def worth_of(n: float, alike: float) -> float:
     and corrected for the bias of short series (Kendall, 1954).
 
     >>> worth_of(200.0, 1.1), round(worth_of(200.0, 10.0)), round(worth_of(100_000.0, 10.0))
-    (200.0, 12, 9677)
+    (200.0, 10, 9807)
     """
     r = (alike - 1) / (alike + 1)
     if n < 1 or r <= 2 / math.sqrt(n):
