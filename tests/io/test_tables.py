@@ -1,6 +1,7 @@
 """Reading tables: every format gives the same numbers, and what is wrong is said with file, column and row."""
 
 import bz2
+import copy
 import datetime
 import decimal
 import gzip
@@ -19,6 +20,7 @@ import pytest
 
 from culpa.io.tables import Options, TableError, format_of, open_sink, open_source
 from culpa.io.tables.columns import choose_features, plain, split_names
+from culpa.io.tables.table import Stage
 
 
 def silent(text):
@@ -549,3 +551,7 @@ def test_compressed_standard_input(monkeypatch):
         TableError, match=r"standard input is compressed\. .* gzip -d, for example in a pipe before culpa"
     ):
         open_source(None, Options(), silent)
+
+
+def test_a_stage_over_a_table_can_be_copied():
+    assert copy.copy(Stage([1, 2])).count(1) == 1

@@ -196,11 +196,6 @@ class IncidentFinder:
         if self._signals is not None and parts["signals"] is not None:
             self._signals.memory = parts["signals"]
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether an incident may go on, so that the next rows matter even if none of them is flagged."""
-        return bool(self._drafts)
-
     def finish(self, status: Status = "open") -> list[Event]:
         """There are no more rows: the incidents that might go on. The next rows, if any, are those of another table."""
         drafts, self._drafts = list(self._drafts.values()), {}

@@ -149,6 +149,8 @@ class Stage:
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # not yet there in a copy
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
 
